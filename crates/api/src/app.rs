@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gapless_domain::Limits;
 use gapless_engine::{Clock, Ids, Intake};
-use gapless_store::{Heads, IntentIntake, Views};
+use gapless_store::{Heads, IntentIntake, Upkeep, Views};
 
 use crate::drain::Drain;
 use crate::hosts::AllowedHosts;
@@ -19,6 +19,8 @@ pub struct App {
     /// Writes of commands, and of cancellations in the queue. New intents go through `intake`.
     pub intents: Arc<dyn IntentIntake>,
     pub heads: Arc<dyn Heads>,
+    /// Declarations of operators about the database.
+    pub upkeep: Arc<dyn Upkeep>,
     pub intake: Intake,
     /// Source of the names that callers leave out.
     pub ids: Arc<dyn Ids>,

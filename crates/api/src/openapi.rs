@@ -2,14 +2,14 @@
 //!
 //! An undocumented status is a bug (A02), so the answers of the layers around the routes are added here, in one place.
 
-use gapless_wire::{Problem, ProblemCode};
+use gapless_wire::{CommandView, Problem, ProblemCode, TxCommandView};
+use utoipa::ToSchema;
 use utoipa::openapi::content::ContentBuilder;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required, Response, Schema};
-use utoipa::{PartialSchema, ToSchema};
 
 use crate::limits::ApiLimits;
 
@@ -122,10 +122,19 @@ fn limit_pages(operation: &mut Operation, limits: &ApiLimits) {
     }
 }
 
-/// Types that only the layers mention.
+/// Types that no route names itself: those of the layers, and of answers that routes share.
 fn add_schemas(document: &mut OpenApi) {
-    let mut schemas = vec![(Problem::name().into_owned(), Problem::schema())];
-    Problem::schemas(&mut schemas);
+    let mut schemas = Vec::new();
+    add_schema::<Problem>(&mut schemas);
+    add_schema::<CommandView>(&mut schemas);
+    add_schema::<TxCommandView>(&mut schemas);
     let components = document.components.get_or_insert_with(Default::default);
     components.schemas.extend(schemas);
+}
+
+type NamedSchema = (String, RefOr<Schema>);
+
+fn add_schema<T: ToSchema>(schemas: &mut Vec<NamedSchema>) {
+    schemas.push((T::name().into_owned(), T::schema()));
+    T::schemas(schemas);
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::endpoint::{CallResult, Connectivity, Endpoint, now};
 use crate::endpoints::{Endpoints, GRACE, SendTarget, SendTargets, receive, takes_no_transactions, without_verdict};
-use crate::rpc::Call;
+use crate::rpc::RpcCall;
 use crate::{jitter, meter};
 
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +183,7 @@ async fn send(endpoint: &Endpoint, chain: &ChainId, txs: &[SignedTx]) -> Option<
     if endpoint.connectivity() != Connectivity::Up && !endpoint.check().await {
         return None;
     }
-    let calls: Vec<Call> = txs.iter().map(|tx| Call::new("eth_sendRawTransaction", json!([tx.raw]))).collect();
+    let calls: Vec<RpcCall> = txs.iter().map(|tx| RpcCall::new("eth_sendRawTransaction", json!([tx.raw]))).collect();
     let results = endpoint.ask_in_order(&calls).await;
     let classify = |(tx, result): (&SignedTx, CallResult)| match result {
         Err(classified) => classified,

@@ -28,7 +28,7 @@ use tokio::time::Instant;
 pub(crate) use state::{Capabilities, Connectivity, ReportedHead, SharedState};
 
 use crate::family::family_of;
-use crate::rpc::{Call, Exchange, Reply, RpcFailure, Transport};
+use crate::rpc::{Exchange, Reply, RpcCall, RpcFailure, Transport};
 use crate::{jitter, meter};
 use batch::{after_refusal, chunks};
 use health::FailureKind;
@@ -50,7 +50,7 @@ const ANSWER_AWAITED_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// An endpoint at one moment, for the choice among several.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EndpointView {
+pub(crate) struct EndpointSnapshot {
     pub(crate) connectivity: Connectivity,
     pub(crate) weight: u32,
     /// No pause forbids a request now.
@@ -150,9 +150,9 @@ impl Endpoint {
         self.state.lock().connectivity
     }
 
-    pub(crate) fn view(&self) -> EndpointView {
+    pub(crate) fn view(&self) -> EndpointSnapshot {
         let (state, now) = (self.state.lock(), now());
-        EndpointView {
+        EndpointSnapshot {
             connectivity: state.connectivity,
             weight: self.weight,
             is_retry_due: state.health.is_retry_due(now),
@@ -250,7 +250,8 @@ impl Endpoint {
                 state.batch_max = state.batch_max.saturating_mul(2);
             }
         }
-        let calls = ["eth_chainId", "web3_clientVersion", "eth_blockNumber"].map(|method| Call::new(method, json!([])));
+        let calls =
+            ["eth_chainId", "web3_clientVersion", "eth_blockNumber"].map(|method| RpcCall::new(method, json!([])));
         let mut results = self.ask(&calls).await.into_iter();
         let mut next = || results.next().and_then(Result::ok);
         let (chain_id, client, head) = (next(), next(), next());
@@ -287,13 +288,13 @@ impl Endpoint {
     }
 
     /// Sends calls in as few requests as possible.
-    pub(crate) async fn ask(&self, calls: &[Call]) -> Vec<CallResult> {
+    pub(crate) async fn ask(&self, calls: &[RpcCall]) -> Vec<CallResult> {
         self.ask_limited(calls, usize::MAX, None).await
     }
 
     /// Sends calls with at most `max` in one request, and begins no request after `until`. After a time-out no further
     /// request is begun, because the time-outs would add up.
-    pub(crate) async fn ask_limited(&self, calls: &[Call], max: usize, until: Option<Instant>) -> Vec<CallResult> {
+    pub(crate) async fn ask_limited(&self, calls: &[RpcCall], max: usize, until: Option<Instant>) -> Vec<CallResult> {
         let size = self.batch_max().min(max);
         let is_over = AtomicBool::new(false);
         let ask = async |chunk| {
@@ -311,11 +312,11 @@ impl Endpoint {
 
     /// Sends calls one request after the other, so that they arrive in order. After a request without an answer the
     /// others are not sent.
-    pub(crate) async fn ask_in_order(&self, calls: &[Call]) -> Vec<CallResult> {
+    pub(crate) async fn ask_in_order(&self, calls: &[RpcCall]) -> Vec<CallResult> {
         self.ask_chunks_in_order(chunks(calls, self.batch_max())).await.results
     }
 
-    async fn ask_chunks_in_order(&self, chunks: Vec<&[Call]>) -> CallResults {
+    async fn ask_chunks_in_order(&self, chunks: Vec<&[RpcCall]>) -> CallResults {
         let mut all = CallResults::default();
         for chunk in chunks {
             if all.is_unanswered {
@@ -329,14 +330,14 @@ impl Endpoint {
         all
     }
 
-    fn not_sent(&self, chunk: &[Call]) -> Vec<CallResult> {
+    fn not_sent(&self, chunk: &[RpcCall]) -> Vec<CallResult> {
         let failure = RpcFailure::NotSent;
         let classified = self.settings.classifier.classify(None, Method::Other, &failure.as_node_failure());
         vec![Err(classified); chunk.len()]
     }
 
     /// Sends one call and reads its result.
-    pub(crate) async fn ask_one<T: DeserializeOwned>(&self, call: Call) -> Result<T, Classified> {
+    pub(crate) async fn ask_one<T: DeserializeOwned>(&self, call: RpcCall) -> Result<T, Classified> {
         let mut results = self.ask_chunk(std::slice::from_ref(&call)).await.results;
         self.read(results.pop().unwrap_or_else(|| Err(self.unreadable("")))?.as_ref())
     }
@@ -357,7 +358,7 @@ impl Endpoint {
         self.settings.batch_max.min(self.state.lock().batch_max)
     }
 
-    async fn ask_chunk(&self, chunk: &[Call]) -> CallResults {
+    async fn ask_chunk(&self, chunk: &[RpcCall]) -> CallResults {
         let began = now();
         let (replies, is_shared) = match self.exchange(chunk).await {
             Exchange::Replies(replies) => (replies, false),
@@ -384,7 +385,7 @@ impl Endpoint {
 
     /// Repeats a refused batch in smaller ones. The smaller size is learned only if these are answered: a gateway that
     /// refuses everything for a moment says nothing about batches.
-    async fn ask_smaller(&self, calls: &[Call], refusal: RpcFailure) -> CallResults {
+    async fn ask_smaller(&self, calls: &[RpcCall], refusal: RpcFailure) -> CallResults {
         let batch_max = after_refusal(calls.len(), &refusal);
         let all = self.ask_chunks_in_order(calls.chunks(batch_max).collect()).await;
         let is_answered = |result: &CallResult| match result {
@@ -403,7 +404,7 @@ impl Endpoint {
     }
 
     /// Sends one request. Its time-out includes the wait for a permit.
-    async fn exchange(&self, chunk: &[Call]) -> Exchange {
+    async fn exchange(&self, chunk: &[RpcCall]) -> Exchange {
         let until = now() + self.settings.timeout;
         let _permit = match tokio::time::timeout_at(until, self.in_flight.acquire()).await {
             Ok(Ok(permit)) if now() + self.settings.timeout / MIN_TIME_PART < until => permit,
@@ -414,7 +415,7 @@ impl Endpoint {
     }
 
     /// Classifies a reply. `is_shared` means one failure for several calls.
-    fn classify(&self, call: &Call, reply: Reply, is_shared: bool) -> (CallResult, HealthSignal) {
+    fn classify(&self, call: &RpcCall, reply: Reply, is_shared: bool) -> (CallResult, HealthSignal) {
         let (chain, name) = (&self.settings.chain, self.name());
         let failure = match reply {
             Ok(result) => {

@@ -84,7 +84,7 @@ pub(crate) struct FeeHistory {
 
 /// The data of an endpoint for a quote.
 #[derive(Clone, Debug)]
-pub(crate) struct Market {
+pub(crate) struct FeeMarket {
     /// `None` where blocks have no base fee (F04).
     pub(crate) base_fee: Option<u128>,
     pub(crate) history: FeeHistory,
@@ -94,14 +94,14 @@ pub(crate) struct Market {
 }
 
 /// The quote, or `None` if the data has no price.
-pub(crate) fn quote(market: &Market, options: &FeeOptions) -> Option<FeeQuote> {
+pub(crate) fn quote(market: &FeeMarket, options: &FeeOptions) -> Option<FeeQuote> {
     match market.base_fee {
         Some(base_fee) => Some(eip1559(market, base_fee, options)),
         None => market.gas_price.map(|price| legacy(price, options)),
     }
 }
 
-fn eip1559(market: &Market, base_fee: u128, options: &FeeOptions) -> FeeQuote {
+fn eip1559(market: &FeeMarket, base_fee: u128, options: &FeeOptions) -> FeeQuote {
     let next = market.history.base_fee_per_gas.last().map_or(0, |fee| narrow(*fee)).max(base_fee);
     let fallback = || {
         let over_base = market.gas_price.map(|price| price.saturating_sub(next));

@@ -25,8 +25,8 @@ pub(crate) use reverts::{RevertSource, reverts};
 pub(crate) use sent::sent_by;
 
 use crate::endpoint::{CallResult, Endpoint};
-use crate::fees::{self, FeeHistory, Market, narrow};
-use crate::rpc::Call;
+use crate::fees::{self, FeeHistory, FeeMarket, narrow};
+use crate::rpc::RpcCall;
 use crate::transaction::{call_object, quantity};
 
 #[derive(Deserialize)]
@@ -62,7 +62,7 @@ pub(crate) async fn head(endpoint: &Endpoint) -> Result<Header, Classified> {
 pub(crate) async fn header(endpoint: &Endpoint, at: HeaderAt) -> Result<Option<Header>, Classified> {
     let call = match at {
         HeaderAt::Number(number) => block_by_number(number),
-        HeaderAt::Hash(hash) => Call::new("eth_getBlockByHash", json!([hash, false])),
+        HeaderAt::Hash(hash) => RpcCall::new("eth_getBlockByHash", json!([hash, false])),
         HeaderAt::Safe => block_by_tag("safe"),
         HeaderAt::Finalized => block_by_tag("finalized"),
     };
@@ -90,7 +90,7 @@ pub(crate) async fn headers(
     endpoint: &Endpoint,
     numbers: RangeInclusive<u64>,
 ) -> Result<Vec<Option<Header>>, Classified> {
-    let calls: Vec<Call> = numbers.clone().map(block_by_number).collect();
+    let calls: Vec<RpcCall> = numbers.clone().map(block_by_number).collect();
     let read = |(number, answer): (u64, CallResult)| {
         let row: Option<HeaderRow> = match answer {
             Ok(raw) => endpoint.read(&raw)?,
@@ -105,12 +105,12 @@ pub(crate) async fn headers(
     Ok(headers)
 }
 
-fn block_by_number(number: u64) -> Call {
+fn block_by_number(number: u64) -> RpcCall {
     block_by_tag(&quantity(U256::from(number)))
 }
 
-fn block_by_tag(tag: &str) -> Call {
-    Call::new("eth_getBlockByNumber", json!([tag, false]))
+fn block_by_tag(tag: &str) -> RpcCall {
+    RpcCall::new("eth_getBlockByNumber", json!([tag, false]))
 }
 
 /// Counts, balance and code of each account, in as few requests as possible.
@@ -120,14 +120,14 @@ pub(crate) async fn accounts(
     final_at: Option<BlockRef>,
 ) -> Result<Vec<AccountView>, Classified> {
     let has_code = endpoint.capabilities().code;
-    let code = |account: &Address| Call::new("eth_getCode", json!([account, "latest"]));
-    let calls: Vec<Call> = accounts
+    let code = |account: &Address| RpcCall::new("eth_getCode", json!([account, "latest"]));
+    let calls: Vec<RpcCall> = accounts
         .iter()
         .flat_map(|account| {
             [
                 count(account, json!("latest")),
                 count(account, json!("pending")),
-                Call::new("eth_getBalance", json!([account, "latest"])),
+                RpcCall::new("eth_getBalance", json!([account, "latest"])),
             ]
         })
         .chain(accounts.iter().filter(|_| has_code).map(code))
@@ -143,7 +143,7 @@ pub(crate) async fn accounts(
         // Not every node takes a block hash here, and a final block can be named by its number. A node that understood
         // the hash and does not have the block must not be asked by number: it would answer for another block.
         endpoint.remove_capability(|capabilities| capabilities.count_by_hash = false);
-        let calls: Vec<Call> = accounts.iter().map(|account| count(account, block_param(endpoint, block))).collect();
+        let calls: Vec<RpcCall> = accounts.iter().map(|account| count(account, block_param(endpoint, block))).collect();
         finals = endpoint.ask(&calls).await;
     }
     let mut finals = finals.into_iter();
@@ -189,8 +189,8 @@ fn is_delegated(endpoint: &Endpoint, answer: CallResult) -> Result<bool, Classif
         && code.starts_with(&EIP7702_DELEGATION_DESIGNATOR))
 }
 
-fn count(account: &Address, at: Value) -> Call {
-    Call::new("eth_getTransactionCount", json!([account, at]))
+fn count(account: &Address, at: Value) -> RpcCall {
+    RpcCall::new("eth_getTransactionCount", json!([account, at]))
 }
 
 fn block_param(endpoint: &Endpoint, block: BlockRef) -> Value {
@@ -214,18 +214,18 @@ pub(crate) async fn estimate_gas(
     at: BlockRef,
 ) -> Result<u64, Classified> {
     let params = json!([call_object(from, call), quantity(U256::from(at.number))]);
-    let gas: U64 = endpoint.ask_one(Call::new("eth_estimateGas", params)).await?;
+    let gas: U64 = endpoint.ask_one(RpcCall::new("eth_estimateGas", params)).await?;
     Ok(gas.to())
 }
 
 /// The data for a fee quote, in one request.
-pub(crate) async fn market(endpoint: &Endpoint) -> Result<Market, Classified> {
+pub(crate) async fn market(endpoint: &Endpoint) -> Result<FeeMarket, Classified> {
     let blocks = quantity(U256::from(fees::BLOCKS));
     let calls = [
         block_by_tag("latest"),
-        Call::new("eth_feeHistory", json!([blocks, "latest", fees::PERCENTILES])),
-        Call::new("eth_maxPriorityFeePerGas", json!([])),
-        Call::new("eth_gasPrice", json!([])),
+        RpcCall::new("eth_feeHistory", json!([blocks, "latest", fees::PERCENTILES])),
+        RpcCall::new("eth_maxPriorityFeePerGas", json!([])),
+        RpcCall::new("eth_gasPrice", json!([])),
     ];
     let mut answers = endpoint.ask(&calls).await.into_iter();
     let mut next = || answers.next().unwrap_or_else(|| Err(endpoint.unreadable("")));
@@ -244,7 +244,7 @@ pub(crate) async fn market(endpoint: &Endpoint) -> Result<Market, Classified> {
         Some(raw) => endpoint.read::<Option<FeeHistory>>(&raw)?.unwrap_or_default(),
         None => FeeHistory::default(),
     };
-    Ok(Market {
+    Ok(FeeMarket {
         base_fee: head.base_fee_per_gas.map(narrow),
         history,
         suggested_tip: number(tip)?,

@@ -7,7 +7,7 @@ mod support;
 use gapless_chain::{Chain as _, Header, HeaderAt, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
-use gapless_devchain::{DevChain, Fault, Genesis, On};
+use gapless_devchain::{CallFilter, DevChain, Fault, Genesis};
 use gapless_domain::{AccessListItem, Address, B256, Bytes, EvmCall, Fees, Speed, TxPlan, U256};
 use gapless_testbed::{Anvil, AnvilOptions};
 use support::{CHAIN, plan, send, signed, signer, submitter};
@@ -173,7 +173,7 @@ async fn revert_reasons_are_read_without_traces() {
         dev.set_automine(true);
         let server = RpcServer::new(dev, Clock::Wall, None, RpcLimits::default());
         let endpoint = server.endpoint("node").unwrap();
-        let trace = || On::Method("debug_traceTransaction".to_owned());
+        let trace = || CallFilter::Method("debug_traceTransaction".to_owned());
         let missing = "the method debug_traceTransaction does not exist/is not available";
         if !traces {
             endpoint.faults().always(trace(), Fault::Refuse { code: -32601, message: missing.to_owned() });
@@ -184,9 +184,9 @@ async fn revert_reasons_are_read_without_traces() {
         serving.spawn(async move { serve(listener, server, std::future::pending()).await.unwrap() });
         let chain = connect(&[url]);
         check_revert_reasons(&chain).await;
-        let struck = endpoint.faults().struck();
+        let struck = endpoint.faults().fault_count();
         check_revert_reasons(&chain).await;
-        assert_eq!(endpoint.faults().struck(), struck, "a missing method is not called again");
+        assert_eq!(endpoint.faults().fault_count(), struck, "a missing method is not called again");
         assert_eq!(struck > 0, !traces);
     }
 }

@@ -10,7 +10,7 @@ use gapless_chain::EndpointHealth::*;
 use gapless_chain::{Chain as _, EndpointHealth, Reason, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions, SendTo};
 use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
-use gapless_devchain::{DevChain, Fault, Genesis, On};
+use gapless_devchain::{CallFilter, DevChain, Fault, Genesis};
 use support::{CHAIN, FakeNode, Sending, chain, counted, later, options, plan, send, signed, signer, submitter};
 use tokio::task::JoinSet;
 
@@ -54,7 +54,7 @@ async fn reads_and_sends_succeed_with_one_healthy_endpoint() {
     }
     server.endpoint("dead").unwrap().faults().set_dead(true);
     server.endpoint("lagging").unwrap().faults().set_lag(20);
-    server.endpoint("foreign").unwrap().faults().lie_about_chain_id(Some(1));
+    server.endpoint("foreign").unwrap().faults().set_wrong_chain_id(Some(1));
     for nonce in 0..3 {
         let tx = signed(&chain, &plan(nonce)).await;
         assert_eq!(send(&chain, std::slice::from_ref(&tx)).await[0].verdict, Verdict::Accepted);
@@ -90,18 +90,18 @@ async fn retry_after_is_kept_even_by_the_only_endpoint() {
     chain.head().await.unwrap();
     let faults = server.endpoint("only").unwrap();
     let fault = Fault::Http { status: 429, retry_after_secs: Some(20), body: "slow down".to_owned() };
-    faults.faults().next(On::Any, 1, fault);
+    faults.faults().next(CallFilter::Any, 1, fault);
     let error = chain.head().await.unwrap_err().classified;
-    assert_eq!((error.verdict, faults.faults().struck()), (Verdict::RateLimited, 1));
+    assert_eq!((error.verdict, faults.faults().fault_count()), (Verdict::RateLimited, 1));
     assert_eq!(healths(&chain), [RateLimited]);
     // From here on every incoming call is counted.
-    faults.faults().always(On::Any, Fault::Refuse { code: -32000, message: "too early".to_owned() });
+    faults.faults().always(CallFilter::Any, Fault::Refuse { code: -32000, message: "too early".to_owned() });
     let tx = [signed(&chain, &plan(0)).await];
     for _ in 0..3 {
         assert_eq!(chain.head().await.unwrap_err().classified.verdict, Verdict::RateLimited);
         assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::RateLimited);
     }
-    assert_eq!(faults.faults().struck(), 1, "no request came before the time");
+    assert_eq!(faults.faults().fault_count(), 1, "no request came before the time");
     faults.faults().clear();
     later(Duration::from_secs(19)).await;
     assert_eq!(healths(&chain), [RateLimited]);

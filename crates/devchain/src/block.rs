@@ -70,12 +70,12 @@ pub struct Receipt {
 
 /// A mined transaction: its block and its index in the block.
 #[derive(Clone, Debug)]
-pub struct Mined {
+pub struct MinedPosition {
     pub block: Arc<Block>,
     pub index: usize,
 }
 
-impl Mined {
+impl MinedPosition {
     /// The transaction. `None` only for an index outside of the block, which the chain never creates.
     pub fn tx(&self) -> Option<&Arc<Tx>> {
         self.block.txs.get(self.index)

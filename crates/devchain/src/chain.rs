@@ -33,7 +33,7 @@ pub enum Remine {
 /// When the journal is synced to disk. A killed process loses nothing in either mode; only a machine crash can lose
 /// data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sync {
+pub enum JournalSync {
     /// Before a send is answered, and with every block.
     #[default]
     EveryAnswer,
@@ -43,7 +43,7 @@ pub enum Sync {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    pub sync: Sync,
+    pub sync: JournalSync,
 }
 
 /// A chain. Clones are handles to the same chain. Every call takes its lock and waits for nothing else.

@@ -6,7 +6,7 @@ use alloy_primitives::{B256, keccak256};
 use tokio::sync::broadcast;
 
 use crate::block::ChainEvent;
-use crate::calls::Calls;
+use crate::call_counter::CallCounter;
 use crate::chain::DevChain;
 use crate::error::{RpcError, SERVER_ERROR_CODE};
 use crate::faults::{Fault, Faults, SEND_METHOD};
@@ -14,7 +14,7 @@ use crate::view::View;
 
 /// The reason why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum CallRefusal {
     #[error(transparent)]
     Rpc(#[from] RpcError),
     /// No answer. The caller does not know whether the call was executed.
@@ -28,7 +28,7 @@ pub enum Refusal {
 
 /// The result of a call that was not refused.
 #[derive(Debug)]
-pub enum Admitted {
+pub enum Admission {
     /// The call reads from this view.
     View(View),
     /// The answer is `null` for any call.
@@ -41,12 +41,12 @@ pub struct Endpoint {
     chain: DevChain,
     name: String,
     faults: Faults,
-    calls: Calls,
+    calls: CallCounter,
 }
 
 impl Endpoint {
     pub(crate) fn new(chain: DevChain, name: &str, faults: Faults) -> Self {
-        Self { chain, name: name.to_owned(), faults, calls: Calls::default() }
+        Self { chain, name: name.to_owned(), faults, calls: CallCounter::default() }
     }
 
     pub fn name(&self) -> &str {
@@ -67,21 +67,21 @@ impl Endpoint {
     }
 
     /// Freezes the endpoint's head at the current block, even if a reorg removes that block. `false` ends the freeze.
-    pub fn stick(&self, stuck: bool) {
+    pub fn freeze_head(&self, stuck: bool) {
         let head = stuck.then(|| self.view().head().hash);
-        self.faults.stick_at(head);
+        self.faults.freeze_head_at(head);
     }
 
     /// Applies the faults to a call. Every call except a send begins here, and reads from the returned view.
-    pub fn admit(&self, method: &str) -> Result<Admitted, Refusal> {
+    pub fn admit(&self, method: &str) -> Result<Admission, CallRefusal> {
         self.calls.count(method);
         if self.faults.is_dead() {
-            return Err(Refusal::Disconnected);
+            return Err(CallRefusal::Disconnected);
         }
-        match self.faults.strike(method) {
-            Some(Fault::Null) => Ok(Admitted::Null),
-            Some(fault) => refusal_before(fault).map_or_else(|| Ok(Admitted::View(self.view())), Err),
-            None => Ok(Admitted::View(self.view())),
+        match self.faults.fault_for(method) {
+            Some(Fault::Null) => Ok(Admission::Null),
+            Some(fault) => refusal_before(fault).map_or_else(|| Ok(Admission::View(self.view())), Err),
+            None => Ok(Admission::View(self.view())),
         }
     }
 
@@ -92,12 +92,12 @@ impl Endpoint {
     }
 
     /// `eth_sendRawTransaction` at this endpoint.
-    pub fn send_raw(&self, raw: &[u8]) -> Result<B256, Refusal> {
+    pub fn send_raw(&self, raw: &[u8]) -> Result<B256, CallRefusal> {
         self.calls.count(SEND_METHOD);
         if self.faults.is_dead() {
-            return Err(Refusal::Disconnected);
+            return Err(CallRefusal::Disconnected);
         }
-        let Some(fault) = self.faults.strike(SEND_METHOD) else { return self.pass_on(raw) };
+        let Some(fault) = self.faults.fault_for(SEND_METHOD) else { return self.forward(raw) };
         match fault {
             // Bytes that cannot be decoded are refused, as on a real node: a fault does not make invalid bytes valid.
             Fault::Drop => Ok(crate::tx::Tx::decode(raw).map_err(RpcError::from)?.hash),
@@ -108,31 +108,31 @@ impl Endpoint {
                     .map_err(|error| RpcError::new(SERVER_ERROR_CODE, error.to_string()).into())
             }
             Fault::Duplicate => {
-                self.pass_on(raw)?;
-                self.pass_on(raw)
+                self.forward(raw)?;
+                self.forward(raw)
             }
             Fault::TimeOutAfter => {
                 // The caller gets no answer, and so no error of the pool either.
-                drop(self.pass_on(raw));
-                Err(Refusal::TimedOut)
+                drop(self.forward(raw));
+                Err(CallRefusal::TimedOut)
             }
             Fault::RefuseAfter { code, message } => {
-                drop(self.pass_on(raw));
+                drop(self.forward(raw));
                 Err(RpcError::new(code, message).into())
             }
-            Fault::WrongHash => self.pass_on(raw).map(keccak256),
-            before => refusal_before(before).map_or_else(|| self.pass_on(raw), Err),
+            Fault::WrongHash => self.forward(raw).map(keccak256),
+            before => refusal_before(before).map_or_else(|| self.forward(raw), Err),
         }
     }
 
-    /// Subscribes to the chain's events. [`Self::seen`] maps an event to the one that this endpoint shows.
+    /// Subscribes to the chain's events. [`Self::visible_event`] maps an event to the one that this endpoint shows.
     pub fn subscribe(&self) -> broadcast::Receiver<ChainEvent> {
         self.chain.subscribe()
     }
 
     /// The event that a subscriber of this endpoint gets. A lagging endpoint shows the block that it has reached, and
     /// reports no removed blocks.
-    pub fn seen(&self, event: ChainEvent) -> Option<ChainEvent> {
+    pub fn visible_event(&self, event: ChainEvent) -> Option<ChainEvent> {
         let lag = self.faults.lag();
         match event {
             event if self.faults.is_dead() || self.faults.is_stuck() => {
@@ -142,24 +142,24 @@ impl Endpoint {
             event if lag == 0 => Some(event),
             ChainEvent::NewHead(block) => {
                 let number = block.number().checked_sub(lag)?;
-                self.chain.view().block(crate::At::Number(number)).map(ChainEvent::NewHead)
+                self.chain.view().block(crate::BlockSelector::Number(number)).map(ChainEvent::NewHead)
             }
             ChainEvent::Removed(_) | ChainEvent::Pending(_) => None,
         }
     }
 
-    fn pass_on(&self, raw: &[u8]) -> Result<B256, Refusal> {
+    fn forward(&self, raw: &[u8]) -> Result<B256, CallRefusal> {
         self.chain.send_raw(raw).map_err(|error| RpcError::from(error).into())
     }
 }
 
 /// The refusal of a fault that acts before the call is executed. `None` for all other faults.
-fn refusal_before(fault: Fault) -> Option<Refusal> {
+fn refusal_before(fault: Fault) -> Option<CallRefusal> {
     match fault {
-        Fault::TimeOutBefore => Some(Refusal::TimedOut),
+        Fault::TimeOutBefore => Some(CallRefusal::TimedOut),
         Fault::Refuse { code, message } => Some(RpcError::new(code, message).into()),
-        Fault::Http { status, retry_after_secs, body } => Some(Refusal::Http { status, retry_after_secs, body }),
-        Fault::Disconnect => Some(Refusal::Disconnected),
+        Fault::Http { status, retry_after_secs, body } => Some(CallRefusal::Http { status, retry_after_secs, body }),
+        Fault::Disconnect => Some(CallRefusal::Disconnected),
         Fault::Drop
         | Fault::DelayBlocks(_)
         | Fault::Duplicate

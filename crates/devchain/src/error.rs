@@ -119,29 +119,29 @@ impl From<CallError> for RpcError {
 /// Errors of opening or controlling a chain.
 #[derive(Debug, thiserror::Error)]
 pub enum ChainError {
-    #[error("the directory holds another chain: its genesis is {found}, this one's is {wanted}")]
+    #[error("the directory has a chain with another genesis: found {found}, wanted {wanted}")]
     OtherGenesis { found: B256, wanted: B256 },
-    #[error("the directory holds a chain of another version of this program, or something else altogether")]
+    #[error("the directory has no chain that this version can read: use another directory or delete it")]
     OtherFormat,
     #[error("{file} is damaged before its end, at byte {offset}: {why}")]
     Damaged { file: String, offset: u64, why: String },
-    #[error("the journal does not lead to the same chain: block {number} was {recorded}, and is {computed} now")]
+    #[error("the journal cannot be replayed: block {number} was recorded as {recorded}, but is {computed} now")]
     NotReproducible { number: u64, recorded: B256, computed: B256 },
     #[error("another process has this chain open")]
     InUse,
     #[error("cannot {action}: {source}")]
     Io { action: &'static str, source: std::io::Error },
-    #[error("the journal could not be written before, so the chain takes nothing more: {0}")]
+    #[error("the chain accepts no more changes, because its journal could not be written: {0}")]
     JournalLost(String),
-    #[error("a reorg of {depth} blocks is not possible: the chain can go back {possible}")]
+    #[error("a reorg of {depth} blocks is not possible: at most {possible} blocks are kept behind the head")]
     TooDeep { depth: u64, possible: u64 },
     #[error("block {0} is not part of the chain")]
     NoSuchBlock(u64),
-    #[error("timestamp {timestamp} is not after the head's, {head}")]
+    #[error("timestamp {timestamp} is not after the timestamp of the head, {head}")]
     TimestampNotAfterHead { timestamp: u64, head: u64 },
     #[error("`safe` cannot be behind `finalized`: {safe} blocks are more than {finalized}")]
     SafeBehindFinalized { safe: u64, finalized: u64 },
-    #[error("too many sends are held back already (limit {0})")]
+    #[error("too many delayed sends (limit {0})")]
     TooManyDelayed(usize),
     #[error(transparent)]
     Pool(#[from] PoolError),

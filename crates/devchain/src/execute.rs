@@ -17,7 +17,7 @@ use revm::state::{AccountInfo, Bytecode};
 use revm::{Database, DatabaseCommit};
 
 use crate::block::Block;
-use crate::state::{Account, Changes, State, StateAt};
+use crate::state::{Account, State, StateAt, StateChanges};
 use crate::tx::Tx;
 
 /// The hard fork whose rules apply.
@@ -43,17 +43,17 @@ pub(crate) struct Ledger<'a> {
     state: &'a State,
     number: u64,
     blocks: &'a VecDeque<Arc<Block>>,
-    changes: Changes,
+    changes: StateChanges,
 }
 
 impl<'a> Ledger<'a> {
     /// A ledger on top of the block `number`. `blocks` provides block hashes for EVM code.
     pub(crate) fn on(state: &'a State, number: u64, blocks: &'a VecDeque<Arc<Block>>) -> Self {
-        Self { state, number, blocks, changes: Changes::default() }
+        Self { state, number, blocks, changes: StateChanges::default() }
     }
 
     /// Adds changes that belong to no block yet.
-    pub(crate) fn with(mut self, changes: Changes) -> Self {
+    pub(crate) fn with(mut self, changes: StateChanges) -> Self {
         self.changes = changes;
         self
     }
@@ -123,7 +123,7 @@ impl DatabaseCommit for Ledger<'_> {
 
 /// A transaction that cannot be executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Invalid(pub(crate) InvalidTransaction);
+pub(crate) struct InvalidExecution(pub(crate) InvalidTransaction);
 
 /// Runs transactions within one block.
 pub(crate) struct Executor<'a> {
@@ -167,28 +167,28 @@ impl<'a> Executor<'a> {
     }
 
     /// Executes a transaction and keeps its changes.
-    pub(crate) fn execute(&mut self, tx: &Tx) -> Result<ExecutionResult, Invalid> {
+    pub(crate) fn execute(&mut self, tx: &Tx) -> Result<ExecutionResult, InvalidExecution> {
         let done = self.evm.transact(tx_env(tx)).map_err(invalid)?;
         self.evm.ctx.journaled_state.database.commit(done.state);
         Ok(done.result)
     }
 
     /// Executes a transaction and discards its changes.
-    pub(crate) fn attempt(&mut self, tx: TxEnv) -> Result<ExecutionResult, Invalid> {
+    pub(crate) fn attempt(&mut self, tx: TxEnv) -> Result<ExecutionResult, InvalidExecution> {
         self.evm.transact(tx).map(|done| done.result).map_err(invalid)
     }
 
-    pub(crate) fn into_changes(self) -> Changes {
+    pub(crate) fn into_changes(self) -> StateChanges {
         self.evm.ctx.journaled_state.database.changes
     }
 }
 
-fn invalid(error: EVMError<Infallible>) -> Invalid {
+fn invalid(error: EVMError<Infallible>) -> InvalidExecution {
     match error {
-        EVMError::Transaction(invalid) => Invalid(invalid),
+        EVMError::Transaction(invalid) => InvalidExecution(invalid),
         EVMError::Database(never) => match never {},
         // The chain builds the header itself, so no transaction can make it invalid.
-        other => Invalid(InvalidTransaction::Str(other.to_string().into())),
+        other => InvalidExecution(InvalidTransaction::Str(other.to_string().into())),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use alloy_primitives::{B256, keccak256};
 
-use crate::random::Random;
+use crate::random::SeededRandom;
 
 /// A fault of one call. Faults of sends have no effect on other calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub enum Fault {
 
 /// The calls that a fault applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum On {
+pub enum CallFilter {
     Any,
     /// `eth_sendRawTransaction`.
     Sends,
@@ -49,7 +49,7 @@ pub enum On {
 
 pub(crate) const SEND_METHOD: &str = "eth_sendRawTransaction";
 
-impl On {
+impl CallFilter {
     fn is_for(&self, method: &str) -> bool {
         match self {
             Self::Any => true,
@@ -66,26 +66,26 @@ pub const MAX_FAULT_RULES: usize = 1_024;
 /// The faults of one endpoint. Clones are handles to the same faults.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    board: Arc<Mutex<Board>>,
+    state: Arc<Mutex<FaultState>>,
 }
 
 #[derive(Debug)]
-struct Board {
-    rules: Vec<Rule>,
-    random: Random,
+struct FaultState {
+    rules: Vec<FaultRule>,
+    random: SeededRandom,
     lag: u64,
     dead: bool,
     hide_receipts: bool,
     chain_id: Option<u64>,
     stuck_at: Option<B256>,
-    flip: Option<Flip>,
+    flip: Option<BranchFlip>,
     preconfirms: bool,
-    struck: u64,
+    fault_count: u64,
 }
 
 /// The state of an endpoint that alternates between two branches.
 #[derive(Clone, Copy, Debug)]
-struct Flip {
+struct BranchFlip {
     /// Reads of `latest` before the endpoint switches branches.
     every: u32,
     reads: u32,
@@ -94,7 +94,7 @@ struct Flip {
 
 /// The branch that an endpoint shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
+pub(crate) enum VisibleBranch {
     /// The canonical chain up to this many blocks before its head.
     Behind(u64),
     /// The chain up to this block, even if the block is orphaned.
@@ -104,14 +104,14 @@ pub(crate) enum Sight {
 }
 
 #[derive(Debug)]
-struct Rule {
-    on: On,
+struct FaultRule {
+    on: CallFilter,
     fault: Fault,
-    when: When,
+    when: RuleTrigger,
 }
 
 #[derive(Debug)]
-enum When {
+enum RuleTrigger {
     /// Number of calls without a fault first, and number of calls with a fault after them.
     Next {
         skip: u32,
@@ -127,9 +127,9 @@ const PERMILLE: u32 = 1_000;
 impl Faults {
     pub(crate) fn seeded(seed: u64, name: &str) -> Self {
         let salt = keccak256(name.as_bytes());
-        let board = Board {
+        let state = FaultState {
             rules: Vec::new(),
-            random: Random::new(seed, salt.as_slice()),
+            random: SeededRandom::new(seed, salt.as_slice()),
             lag: 0,
             dead: false,
             hide_receipts: false,
@@ -137,30 +137,30 @@ impl Faults {
             stuck_at: None,
             flip: None,
             preconfirms: false,
-            struck: 0,
+            fault_count: 0,
         };
-        Self { board: Arc::new(Mutex::new(board)) }
+        Self { state: Arc::new(Mutex::new(state)) }
     }
 
     /// Adds a fault for the next `count` matching calls. Rules are checked in the order of their creation. The first
     /// rule that applies is used, and its count decreases by one.
-    pub fn next(&self, on: On, count: u32, fault: Fault) -> bool {
-        self.add(Rule { on, fault, when: When::Next { skip: 0, left: count } })
+    pub fn next(&self, on: CallFilter, count: u32, fault: Fault) -> bool {
+        self.add(FaultRule { on, fault, when: RuleTrigger::Next { skip: 0, left: count } })
     }
 
     /// Adds a fault for `count` matching calls, after `skip` matching calls without one.
-    pub fn after(&self, on: On, skip: u32, count: u32, fault: Fault) -> bool {
-        self.add(Rule { on, fault, when: When::Next { skip, left: count } })
+    pub fn after(&self, on: CallFilter, skip: u32, count: u32, fault: Fault) -> bool {
+        self.add(FaultRule { on, fault, when: RuleTrigger::Next { skip, left: count } })
     }
 
     /// Adds a fault for every matching call, until [`Self::clear`].
-    pub fn always(&self, on: On, fault: Fault) -> bool {
-        self.add(Rule { on, fault, when: When::Always })
+    pub fn always(&self, on: CallFilter, fault: Fault) -> bool {
+        self.add(FaultRule { on, fault, when: RuleTrigger::Always })
     }
 
     /// Adds a fault for matching calls with a probability of `permille` thousandths. The seed decides which calls.
-    pub fn sometimes(&self, on: On, permille: u32, fault: Fault) -> bool {
-        self.add(Rule { on, fault, when: When::Permille(permille) })
+    pub fn sometimes(&self, on: CallFilter, permille: u32, fault: Fault) -> bool {
+        self.add(FaultRule { on, fault, when: RuleTrigger::Permille(permille) })
     }
 
     /// Sets the lag: all reads see the chain this many blocks before the head.
@@ -183,20 +183,21 @@ impl Faults {
     }
 
     /// Makes the endpoint report the chain id of another chain.
-    pub fn lie_about_chain_id(&self, chain_id: Option<u64>) {
+    pub fn set_wrong_chain_id(&self, chain_id: Option<u64>) {
         self.lock().chain_id = chain_id;
     }
 
     /// Fixes the endpoint's head at this block, whatever happens to the chain. `None` ends it.
-    /// [`crate::Endpoint::stick`] uses the current head.
-    pub fn stick_at(&self, head: Option<B256>) {
+    /// [`crate::Endpoint::freeze_head`] uses the current head.
+    pub fn freeze_head_at(&self, head: Option<B256>) {
         self.lock().stuck_at = head;
     }
 
     /// Makes the endpoint alternate between the chain and the branch that the last reorg orphaned, like two disagreeing
     /// nodes behind one address. It switches after this many reads of `latest`, and begins with the chain. 0 ends it.
     pub fn flip_every(&self, reads: u32) {
-        self.lock().flip = Some(Flip { every: reads, reads: 0, shows_orphans: false }).filter(|flip| flip.every > 0);
+        self.lock().flip =
+            Some(BranchFlip { every: reads, reads: 0, shows_orphans: false }).filter(|flip| flip.every > 0);
     }
 
     /// Makes the endpoint show receipts of transactions that it expects in the next block, like endpoints with
@@ -208,20 +209,20 @@ impl Faults {
 
     /// Removes all faults, including the lag.
     pub fn clear(&self) {
-        let mut board = self.lock();
-        board.rules.clear();
-        board.lag = 0;
-        board.dead = false;
-        board.hide_receipts = false;
-        board.chain_id = None;
-        board.stuck_at = None;
-        board.flip = None;
-        board.preconfirms = false;
+        let mut state = self.lock();
+        state.rules.clear();
+        state.lag = 0;
+        state.dead = false;
+        state.hide_receipts = false;
+        state.chain_id = None;
+        state.stuck_at = None;
+        state.flip = None;
+        state.preconfirms = false;
     }
 
     /// Number of calls that a rule has made fail so far.
-    pub fn struck(&self) -> u64 {
-        self.lock().struck
+    pub fn fault_count(&self) -> u64 {
+        self.lock().fault_count
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -232,7 +233,7 @@ impl Faults {
         self.lock().hide_receipts
     }
 
-    pub(crate) fn chain_id_lie(&self) -> Option<u64> {
+    pub(crate) fn wrong_chain_id(&self) -> Option<u64> {
         self.lock().chain_id
     }
 
@@ -245,12 +246,12 @@ impl Faults {
     }
 
     /// The branch that the endpoint shows now.
-    pub(crate) fn sight(&self) -> Sight {
-        let board = self.lock();
-        match (board.stuck_at, board.flip) {
-            (Some(head), _) => Sight::At(head),
-            (None, Some(Flip { shows_orphans: true, .. })) => Sight::Orphaned,
-            (None, _) => Sight::Behind(board.lag),
+    pub(crate) fn visible_branch(&self) -> VisibleBranch {
+        let state = self.lock();
+        match (state.stuck_at, state.flip) {
+            (Some(head), _) => VisibleBranch::At(head),
+            (None, Some(BranchFlip { shows_orphans: true, .. })) => VisibleBranch::Orphaned,
+            (None, _) => VisibleBranch::Behind(state.lag),
         }
     }
 
@@ -266,32 +267,32 @@ impl Faults {
     }
 
     /// The fault of this call, if a rule applies.
-    pub(crate) fn strike(&self, method: &str) -> Option<Fault> {
-        let mut board = self.lock();
-        let Board { rules, random, struck, .. } = &mut *board;
-        let position = rules.iter_mut().position(|rule| rule.on.is_for(method) && rule.when.strikes(random))?;
-        *struck += 1;
+    pub(crate) fn fault_for(&self, method: &str) -> Option<Fault> {
+        let mut state = self.lock();
+        let FaultState { rules, random, fault_count, .. } = &mut *state;
+        let position = rules.iter_mut().position(|rule| rule.on.is_for(method) && rule.when.applies(random))?;
+        *fault_count += 1;
         let fault = rules[position].fault.clone();
-        rules.retain(|rule| !matches!(rule.when, When::Next { left: 0, .. }));
+        rules.retain(|rule| !matches!(rule.when, RuleTrigger::Next { left: 0, .. }));
         Some(fault)
     }
 
-    fn add(&self, rule: Rule) -> bool {
-        let mut board = self.lock();
-        let has_room = board.rules.len() < MAX_FAULT_RULES;
+    fn add(&self, rule: FaultRule) -> bool {
+        let mut state = self.lock();
+        let has_room = state.rules.len() < MAX_FAULT_RULES;
         if has_room {
-            board.rules.push(rule);
+            state.rules.push(rule);
         }
         has_room
     }
 
-    fn lock(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, FaultState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl When {
-    fn strikes(&mut self, random: &mut Random) -> bool {
+impl RuleTrigger {
+    fn applies(&mut self, random: &mut SeededRandom) -> bool {
         match self {
             Self::Always => true,
             Self::Permille(permille) => random.below(u64::from(PERMILLE)) < u64::from(*permille),
@@ -315,22 +316,22 @@ mod tests {
     #[test]
     fn scripted_faults_apply_to_exact_calls() {
         let faults = Faults::seeded(1, "a");
-        faults.after(On::Sends, 1, 2, Fault::Drop);
-        let seen: Vec<_> = (0..5).map(|_| faults.strike(SEND_METHOD).is_some()).collect();
+        faults.after(CallFilter::Sends, 1, 2, Fault::Drop);
+        let seen: Vec<_> = (0..5).map(|_| faults.fault_for(SEND_METHOD).is_some()).collect();
         assert_eq!(seen, [false, true, true, false, false]);
-        assert_eq!(faults.struck(), 2);
-        faults.next(On::Method("eth_call".to_owned()), 1, Fault::Null);
-        assert_eq!(faults.strike(SEND_METHOD), None);
-        assert_eq!(faults.strike("eth_call"), Some(Fault::Null));
-        assert_eq!(faults.strike("eth_call"), None);
+        assert_eq!(faults.fault_count(), 2);
+        faults.next(CallFilter::Method("eth_call".to_owned()), 1, Fault::Null);
+        assert_eq!(faults.fault_for(SEND_METHOD), None);
+        assert_eq!(faults.fault_for("eth_call"), Some(Fault::Null));
+        assert_eq!(faults.fault_for("eth_call"), None);
     }
 
     #[test]
     fn fault_probability_depends_on_seed_and_name() {
         let pattern = |seed, name| -> Vec<bool> {
             let faults = Faults::seeded(seed, name);
-            faults.sometimes(On::Any, 300, Fault::Null);
-            (0..1_000).map(|_| faults.strike("eth_call").is_some()).collect()
+            faults.sometimes(CallFilter::Any, 300, Fault::Null);
+            (0..1_000).map(|_| faults.fault_for("eth_call").is_some()).collect()
         };
         assert_eq!(pattern(7, "a"), pattern(7, "a"));
         assert_ne!(pattern(7, "a"), pattern(7, "b"));
@@ -343,8 +344,8 @@ mod tests {
     fn fault_rules_are_bounded() {
         let faults = Faults::seeded(1, "a");
         for _ in 0..MAX_FAULT_RULES {
-            assert!(faults.always(On::Any, Fault::Null));
+            assert!(faults.always(CallFilter::Any, Fault::Null));
         }
-        assert!(!faults.always(On::Any, Fault::Null));
+        assert!(!faults.always(CallFilter::Any, Fault::Null));
     }
 }

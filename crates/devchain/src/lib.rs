@@ -16,7 +16,7 @@
 
 mod accounts;
 mod block;
-mod calls;
+mod call_counter;
 mod chain;
 mod core;
 mod endpoint;
@@ -35,18 +35,18 @@ mod tx;
 mod view;
 
 pub use accounts::{AccountError, DEV_ACCOUNTS, DevAccount, dev_account};
-pub use block::{Block, ChainEvent, LogEntry, Mined, Receipt};
-pub use calls::MAX_COUNTED_METHODS;
-pub use chain::{DevChain, OpenOptions, Remine, Sync};
-pub use endpoint::{Admitted, Endpoint, Refusal};
+pub use block::{Block, ChainEvent, LogEntry, MinedPosition, Receipt};
+pub use call_counter::MAX_COUNTED_METHODS;
+pub use chain::{DevChain, JournalSync, OpenOptions, Remine};
+pub use endpoint::{Admission, CallRefusal, Endpoint};
 pub use error::{CallError, ChainError, INVALID_PARAMS_CODE, REVERT_CODE, ReadError, RpcError, SERVER_ERROR_CODE};
-pub use faults::{Fault, Faults, MAX_FAULT_RULES, On};
+pub use faults::{CallFilter, Fault, Faults, MAX_FAULT_RULES};
 pub use genesis::{
     DEFAULT_BASE_FEE, DEFAULT_GAS_LIMIT, DEV_BALANCE_ETHER, DEV_CHAIN_ID, GWEI, Genesis, GenesisAccount, Limits, ether,
 };
 pub use pool::{POOL_ERROR_CODE, PoolError, PoolLimits, Shortage};
 pub use query::{
-    At, CallRequest, FeeHistory, Finality, FoundTx, LogBlocks, LogFilter, PoolContent, PoolStatus, TopCall,
+    BlockSelector, CallRequest, FeeHistory, Finality, FoundTx, LogBlocks, LogFilter, PoolContent, PoolStatus, TopCall,
 };
 pub use tx::{Envelope, Tx};
 pub use view::{CLIENT_VERSION, View};

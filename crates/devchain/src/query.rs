@@ -7,12 +7,12 @@ use alloy_eips::eip2930::AccessList;
 use alloy_eips::eip7702::SignedAuthorization;
 use alloy_primitives::{Address, B256, Bytes, U256};
 
-use crate::block::Mined;
+use crate::block::MinedPosition;
 use crate::tx::Tx;
 
 /// The block that a read refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum BlockSelector {
     Latest,
     /// The block that would be mined now.
     Pending,
@@ -56,7 +56,7 @@ pub struct TopCall {
 pub struct FoundTx {
     pub tx: Arc<Tx>,
     /// `None` while the transaction is in the pool.
-    pub mined: Option<Mined>,
+    pub mined: Option<MinedPosition>,
 }
 
 /// A call that is executed without keeping its changes.
@@ -88,7 +88,7 @@ pub struct LogFilter {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogBlocks {
-    Range { from: At, to: At },
+    Range { from: BlockSelector, to: BlockSelector },
     Hash(B256),
 }
 

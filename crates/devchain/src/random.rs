@@ -4,11 +4,11 @@ use alloy_primitives::keccak256;
 
 /// A small generator (SplitMix64). It decides on faults and reorgs, and is not for secrets.
 #[derive(Clone, Debug)]
-pub(crate) struct Random {
+pub(crate) struct SeededRandom {
     state: u64,
 }
 
-impl Random {
+impl SeededRandom {
     pub(crate) fn new(seed: u64, salt: &[u8]) -> Self {
         let mut bytes = seed.to_be_bytes().to_vec();
         bytes.extend_from_slice(salt);

@@ -31,14 +31,14 @@ impl Account {
 
 /// The changes of one block. The maps are sorted, so a hash over them is deterministic.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Changes {
+pub(crate) struct StateChanges {
     /// `None`: the account was deleted.
     pub(crate) accounts: BTreeMap<Address, Option<Account>>,
     pub(crate) slots: BTreeMap<(Address, U256), U256>,
     pub(crate) codes: BTreeMap<B256, Bytes>,
 }
 
-impl Changes {
+impl StateChanges {
     /// A hash that stands for the state after these changes, given the hash of the state before.
     pub(crate) fn root(&self, parent: B256) -> B256 {
         let mut bytes = parent.to_vec();
@@ -64,7 +64,7 @@ pub(crate) type Versions<T> = VecDeque<(u64, T)>;
 
 /// The keys that a block changed. Undoing the block removes one version of each.
 #[derive(Clone, Debug, Default)]
-struct Touched {
+struct TouchedKeys {
     accounts: Vec<Address>,
     slots: Vec<(Address, U256)>,
 }
@@ -76,7 +76,7 @@ pub(crate) struct State {
     /// Code is never dropped: it is written rarely, and blocks may share it.
     codes: HashMap<B256, Bytes>,
     /// By block, beginning with `oldest`.
-    touched: VecDeque<Touched>,
+    touched: VecDeque<TouchedKeys>,
     oldest: u64,
 }
 
@@ -87,13 +87,13 @@ impl State {
     }
 
     /// Adds the changes of the next block.
-    pub(crate) fn push(&mut self, changes: &Changes) {
-        self.touched.push_back(Touched::default());
+    pub(crate) fn push(&mut self, changes: &StateChanges) {
+        self.touched.push_back(TouchedKeys::default());
         self.amend(changes);
     }
 
     /// Adds changes to the newest block.
-    pub(crate) fn amend(&mut self, changes: &Changes) {
+    pub(crate) fn amend(&mut self, changes: &StateChanges) {
         let number = self.newest();
         let Some(touched) = self.touched.back_mut() else { return };
         for (address, account) in &changes.accounts {
@@ -112,8 +112,8 @@ impl State {
     }
 
     /// Undoes the newest block and returns its changes. The changes contain no code, because code is never dropped.
-    pub(crate) fn pop(&mut self) -> Changes {
-        let mut undone = Changes::default();
+    pub(crate) fn pop(&mut self) -> StateChanges {
+        let mut undone = StateChanges::default();
         let Some(touched) = self.touched.pop_back() else { return undone };
         for address in touched.accounts {
             if let Some(account) = pop_version(&mut self.accounts, &address) {
@@ -159,7 +159,7 @@ impl State {
     }
 
     /// The state after a block, plus changes that belong to no block yet.
-    pub(crate) fn with<'a>(&'a self, number: u64, changes: &'a Changes) -> StateAt<'a> {
+    pub(crate) fn with<'a>(&'a self, number: u64, changes: &'a StateChanges) -> StateAt<'a> {
         StateAt { state: self, number, changes: Some(changes) }
     }
 
@@ -179,7 +179,7 @@ impl State {
     /// Allocates the blocks from `oldest` to `newest`. The `restore_*` calls then add their versions.
     pub(crate) fn restore(oldest: u64, newest: u64) -> Self {
         let blocks = newest.saturating_sub(oldest) + 1;
-        let touched = (0..blocks).map(|_| Touched::default()).collect();
+        let touched = (0..blocks).map(|_| TouchedKeys::default()).collect();
         Self { oldest, touched, ..Self::default() }
     }
 
@@ -211,7 +211,7 @@ impl State {
 pub(crate) struct StateAt<'a> {
     state: &'a State,
     number: u64,
-    changes: Option<&'a Changes>,
+    changes: Option<&'a StateChanges>,
 }
 
 impl StateAt<'_> {
@@ -280,7 +280,7 @@ fn version_at<T: Copy>(versions: &Versions<T>, number: u64) -> Option<T> {
 }
 
 /// The keys that a block changed. `None` for versions before the oldest kept block, which are never undone.
-fn touched_by(touched: &mut VecDeque<Touched>, oldest: u64, number: u64) -> Option<&mut Touched> {
+fn touched_by(touched: &mut VecDeque<TouchedKeys>, oldest: u64, number: u64) -> Option<&mut TouchedKeys> {
     touched.get_mut(usize::try_from(number.checked_sub(oldest)?).ok()?)
 }
 
@@ -288,9 +288,9 @@ fn touched_by(touched: &mut VecDeque<Touched>, oldest: u64, number: u64) -> Opti
 mod tests {
     use super::*;
 
-    fn balance(address: Address, wei: u64) -> Changes {
+    fn balance(address: Address, wei: u64) -> StateChanges {
         let account = Account { balance: U256::from(wei), ..Account::default() };
-        Changes { accounts: [(address, Some(account))].into(), ..Changes::default() }
+        StateChanges { accounts: [(address, Some(account))].into(), ..StateChanges::default() }
     }
 
     fn read(state: &State, number: u64, address: Address) -> Option<u64> {
@@ -318,6 +318,6 @@ mod tests {
         assert_eq!([1, 2].map(|number| read(&state, number, a)), [Some(10), Some(41)]);
         state.forget_oldest();
         assert_eq!(read(&state, 2, a), Some(41));
-        assert_eq!(state.accounts[&a].len(), 1, "what nobody can see any more is gone");
+        assert_eq!(state.accounts[&a].len(), 1, "versions that no block reads are dropped");
     }
 }

@@ -1,11 +1,11 @@
 //! Endpoints that show an orphaned branch.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap fails the test")]
 
 mod support;
 
 use alloy_primitives::{B256, Bytes, TxKind, U256};
-use gapless_devchain::{At, CallRequest, ChainEvent, DevChain, Remine, View};
+use gapless_devchain::{BlockSelector, CallRequest, ChainEvent, DevChain, Remine, View};
 use support::*;
 
 /// Mines blocks 1 to 3 with one transfer of alice each. Returns the transaction hashes.
@@ -19,7 +19,7 @@ fn with_blocks(chain: &DevChain) -> Vec<B256> {
         .collect()
 }
 
-fn nonce(view: &View, at: At) -> u64 {
+fn nonce(view: &View, at: BlockSelector) -> u64 {
     view.nonce(alice().address, at).unwrap()
 }
 
@@ -28,17 +28,17 @@ fn stuck_head_stays_while_chain_advances() {
     let chain = chain();
     let txs = with_blocks(&chain);
     let node = chain.endpoint("stuck");
-    node.stick(true);
+    node.freeze_head(true);
     let head = chain.view().head();
     send(&chain, &alice().sign(transfer(3)).unwrap());
     let next = chain.mine(0).unwrap();
     assert_eq!(node.view().head().hash, head.hash);
-    assert_eq!(nonce(&node.view(), At::Latest), 3);
-    assert!(node.view().block(At::Number(4)).is_none());
-    assert!(node.view().block(At::Hash(next.hash)).is_none());
+    assert_eq!(nonce(&node.view(), BlockSelector::Latest), 3);
+    assert!(node.view().block(BlockSelector::Number(4)).is_none());
+    assert!(node.view().block(BlockSelector::Hash(next.hash)).is_none());
     assert!(node.view().receipt(txs[2]).is_some());
-    assert!(node.seen(ChainEvent::NewHead(next)).is_none(), "its subscribers hear nothing");
-    node.stick(false);
+    assert!(node.visible_event(ChainEvent::NewHead(next)).is_none(), "its subscribers get no event");
+    node.freeze_head(false);
     assert_eq!(node.view().head().number(), 4);
 }
 
@@ -47,20 +47,21 @@ fn stuck_head_stays_when_its_block_is_orphaned() {
     let chain = chain();
     let txs = with_blocks(&chain);
     let node = chain.endpoint("stuck");
-    node.stick(true);
-    let (head, below) = (chain.view().head(), chain.view().block(At::Number(2)).unwrap());
+    node.freeze_head(true);
+    let (head, below) = (chain.view().head(), chain.view().block(BlockSelector::Number(2)).unwrap());
     let new_head = chain.reorg(2, Remine::Drop).unwrap();
     let view = node.view();
-    assert_eq!((view.head().hash, view.block(At::Number(2)).unwrap().hash), (head.hash, below.hash));
+    assert_eq!((view.head().hash, view.block(BlockSelector::Number(2)).unwrap().hash), (head.hash, below.hash));
     assert_eq!(view.receipt(txs[2]).unwrap().block.hash, head.hash);
     assert_eq!(view.transaction(txs[2]).unwrap().mined.unwrap().block.hash, head.hash);
-    assert!(view.block(At::Hash(new_head.header.parent_hash)).is_none(), "nothing is known of the new branch");
+    assert!(view.block(BlockSelector::Hash(new_head.header.parent_hash)).is_none(), "the new branch is not visible");
     // The state is that of the branch, at each of its blocks.
-    let at = [At::Number(1), At::Number(2), At::Latest, At::Hash(below.hash)];
+    let at =
+        [BlockSelector::Number(1), BlockSelector::Number(2), BlockSelector::Latest, BlockSelector::Hash(below.hash)];
     assert_eq!(at.map(|at| nonce(&view, at)), [1, 2, 3, 2]);
-    assert_eq!(view.balance(stranger(), At::Latest), Ok(U256::from(3)));
-    assert_eq!((nonce(&chain.view(), At::Latest), chain.view().receipt(txs[2]).is_some()), (1, false));
-    assert_eq!(view.fee_history(2, At::Latest, &[]).unwrap().oldest_block, 2);
+    assert_eq!(view.balance(unfunded_account(), BlockSelector::Latest), Ok(U256::from(3)));
+    assert_eq!((nonce(&chain.view(), BlockSelector::Latest), chain.view().receipt(txs[2]).is_some()), (1, false));
+    assert_eq!(view.fee_history(2, BlockSelector::Latest, &[]).unwrap().oldest_block, 2);
     node.faults().clear();
     assert_eq!(node.view().head().hash, new_head.hash);
 }
@@ -74,14 +75,14 @@ fn call_on_branch_uses_branch_state() {
         chain.mine(0).unwrap();
     }
     let node = chain.endpoint("stuck");
-    node.stick(true);
+    node.freeze_head(true);
     chain.reorg(2, Remine::Drop).unwrap();
     let request = CallRequest { to: Some(contract), ..CallRequest::default() };
     let count = |view: View, at| U256::from_be_slice(&view.call(&request, at).unwrap());
-    assert_eq!(count(node.view(), At::Latest), U256::from(3));
-    assert_eq!(count(node.view(), At::Number(2)), U256::from(2));
-    assert_eq!(count(chain.view(), At::Latest), U256::from(1));
-    assert_eq!(node.view().storage(contract, U256::ZERO, At::Latest), Ok(U256::from(2)));
+    assert_eq!(count(node.view(), BlockSelector::Latest), U256::from(3));
+    assert_eq!(count(node.view(), BlockSelector::Number(2)), U256::from(2));
+    assert_eq!(count(chain.view(), BlockSelector::Latest), U256::from(1));
+    assert_eq!(node.view().storage(contract, U256::ZERO, BlockSelector::Latest), Ok(U256::from(2)));
 }
 
 #[test]
@@ -91,22 +92,22 @@ fn flipping_endpoint_switches_on_reads_of_latest() {
     let node = chain.endpoint("torn");
     node.faults().flip_every(1);
     let old = chain.view().head();
-    assert_eq!([(); 3].map(|()| node.view().head().hash), [old.hash; 3], "there is no other branch yet");
+    assert_eq!([(); 3].map(|()| node.view().head().hash), [old.hash; 3], "no orphaned branch exists yet");
     node.faults().flip_every(1);
     let new = chain.reorg(1, Remine::Drop).unwrap();
     assert_eq!([(); 4].map(|()| node.view().head().hash), [new.hash, old.hash, new.hash, old.hash]);
     // Other reads use the branch of the last read of `latest`.
     assert_eq!(node.view().receipt(txs[2]).unwrap().block.hash, old.hash);
-    assert_eq!(node.view().block(At::Number(3)).unwrap().hash, old.hash);
-    assert_eq!(nonce(&node.view(), At::Latest), 2, "a read of the state changes over, too");
+    assert_eq!(node.view().block(BlockSelector::Number(3)).unwrap().hash, old.hash);
+    assert_eq!(nonce(&node.view(), BlockSelector::Latest), 2, "a read of the state at latest also switches branches");
     assert!(node.view().receipt(txs[2]).is_none());
-    assert_eq!(node.view().block(At::Number(3)).unwrap().hash, new.header.parent_hash);
+    assert_eq!(node.view().block(BlockSelector::Number(3)).unwrap().hash, new.header.parent_hash);
 
     node.faults().flip_every(2);
     assert_eq!([(); 5].map(|()| node.view().head().hash), [new.hash, new.hash, old.hash, old.hash, new.hash]);
     node.faults().flip_every(0);
     assert_eq!([(); 3].map(|()| node.view().head().hash), [new.hash; 3]);
-    assert_eq!(chain.view().head().hash, new.hash, "the others are not concerned");
+    assert_eq!(chain.view().head().hash, new.hash, "the chain itself is not affected");
 }
 
 #[test]
@@ -116,7 +117,7 @@ fn dropped_branch_is_no_longer_shown() {
     let chain = DevChain::new(genesis);
     with_blocks(&chain);
     let node = chain.endpoint("stuck");
-    node.stick(true);
+    node.freeze_head(true);
     let new = chain.reorg(2, Remine::Drop).unwrap();
     assert_eq!(node.view().head().hash, new.hash);
 }

@@ -1,6 +1,6 @@
 //! A chain in a directory continues at its last state, however its process ended.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap fails the test")]
 
 mod support;
 
@@ -9,7 +9,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use alloy_primitives::{Address, B256, Bytes, TxKind, U256};
-use gapless_devchain::{At, ChainError, DevChain, Genesis, OpenOptions, PoolLimits, Remine, Sync, ether};
+use gapless_devchain::{
+    BlockSelector, ChainError, DevChain, Genesis, JournalSync, OpenOptions, PoolLimits, Remine, ether,
+};
 use support::*;
 
 /// A temporary directory of one test, removed on drop.
@@ -27,7 +29,7 @@ impl Dir {
     }
 
     fn open_as(&self, genesis: Genesis) -> Result<DevChain, ChainError> {
-        DevChain::open(&self.0, genesis, OpenOptions { sync: Sync::EveryBlock })
+        DevChain::open(&self.0, genesis, OpenOptions { sync: JournalSync::EveryBlock })
     }
 
     fn journal(&self) -> PathBuf {
@@ -46,22 +48,25 @@ impl Drop for Dir {
     }
 }
 
-/// Everything that a reader can see of a chain.
-fn portrait(chain: &DevChain) -> (Vec<B256>, Vec<String>, Vec<(u64, U256)>) {
+/// All readable data of a chain: block hashes, pool, and account states.
+fn contents(chain: &DevChain) -> (Vec<B256>, Vec<String>, Vec<(u64, U256)>) {
     let view = chain.view();
     let head = view.head().number();
-    let blocks: Vec<_> = (0..=head).filter_map(|number| view.block(At::Number(number))).collect();
+    let blocks: Vec<_> = (0..=head).filter_map(|number| view.block(BlockSelector::Number(number))).collect();
     let mut pool = Vec::new();
     let content = view.pool_content();
     for (kind, lists) in [("pending", content.pending), ("queued", content.queued)] {
         pool.extend(lists.values().flatten().map(|(nonce, tx)| format!("{kind} {nonce} {}", tx.hash)));
     }
-    let accounts = [alice().address, bob().address, carol().address, stranger()];
+    let accounts = [alice().address, bob().address, carol().address, unfunded_account()];
     let oldest = blocks[0].number();
     let states = (oldest..=head).flat_map(|number| {
         let view = &view;
         accounts.map(|account| {
-            (view.nonce(account, At::Number(number)).unwrap(), view.balance(account, At::Number(number)).unwrap())
+            (
+                view.nonce(account, BlockSelector::Number(number)).unwrap(),
+                view.balance(account, BlockSelector::Number(number)).unwrap(),
+            )
         })
     });
     let states = states.collect();
@@ -71,14 +76,14 @@ fn portrait(chain: &DevChain) -> (Vec<B256>, Vec<String>, Vec<(u64, U256)>) {
 }
 
 /// Applies operations of every kind.
-fn live(chain: &DevChain) {
+fn apply_all_operations(chain: &DevChain) {
     let address = deploy(chain, carol(), 0, &counter());
     for nonce in 0..6 {
         send(chain, &alice().sign(transfer(nonce)).unwrap());
         send(chain, &carol().sign(invoke(nonce + 1, TxKind::Call(address), Bytes::new())).unwrap());
         chain.mine(0).unwrap();
     }
-    chain.set_balance(stranger(), ether(7)).unwrap();
+    chain.set_balance(unfunded_account(), ether(7)).unwrap();
     chain.set_gas_limit(20_000_000).unwrap();
     chain.set_coinbase(Address::repeat_byte(9)).unwrap();
     chain.reorg(3, Remine::Shuffle).unwrap();
@@ -88,7 +93,7 @@ fn live(chain: &DevChain) {
     chain.drop_tx(dropped).unwrap();
     chain.mine(0).unwrap();
     send(chain, &bob().sign(transfer(7)).unwrap());
-    let next = chain.view().nonce(alice().address, At::Pending).unwrap();
+    let next = chain.view().nonce(alice().address, BlockSelector::Pending).unwrap();
     send(chain, &alice().sign(transfer(next)).unwrap());
 }
 
@@ -96,18 +101,18 @@ fn live(chain: &DevChain) {
 fn reopened_chain_continues_at_last_state() {
     let dir = Dir::new("goes-on");
     let chain = dir.open();
-    live(&chain);
-    let before = portrait(&chain);
+    apply_all_operations(&chain);
+    let before = contents(&chain);
     drop(chain);
     let chain = dir.open();
-    assert_eq!(portrait(&chain), before);
+    assert_eq!(contents(&chain), before);
     // The delayed send is released, and the chain accepts new blocks.
     let block = chain.mine(0).unwrap();
-    assert!(block.txs.iter().any(|tx| tx.from == bob().address), "the delayed send");
-    assert!(block.txs.iter().any(|tx| tx.from == alice().address), "what was pending");
-    let after = portrait(&chain);
+    assert!(block.txs.iter().any(|tx| tx.from == bob().address), "the delayed send is mined");
+    assert!(block.txs.iter().any(|tx| tx.from == alice().address), "the pending transaction is mined");
+    let after = contents(&chain);
     drop(chain);
-    assert_eq!(portrait(&dir.open()), after);
+    assert_eq!(contents(&dir.open()), after);
 }
 
 #[test]
@@ -116,7 +121,7 @@ fn torn_tail_is_truncated_at_any_byte() {
     let chain = dir.open();
     let first = send(&chain, &alice().sign(transfer(0)).unwrap());
     chain.mine(0).unwrap();
-    let durable = portrait(&chain);
+    let durable = contents(&chain);
     let good = fs::metadata(dir.journal()).unwrap().len();
     send(&chain, &alice().sign(transfer(1)).unwrap());
     drop(chain);
@@ -124,7 +129,7 @@ fn torn_tail_is_truncated_at_any_byte() {
     for cut in [good + 1, good + 7, good + 20, whole.len() as u64 - 1] {
         fs::write(dir.journal(), &whole[..cut as usize]).unwrap();
         let chain = dir.open();
-        assert_eq!(portrait(&chain), durable, "cut at {cut}");
+        assert_eq!(contents(&chain), durable, "cut at {cut}");
         assert!(chain.view().receipt(first).is_some());
         drop(chain);
         assert_eq!(fs::metadata(dir.journal()).unwrap().len(), good);
@@ -135,16 +140,16 @@ fn torn_tail_is_truncated_at_any_byte() {
     let chain = dir.open();
     send(&chain, &alice().sign(transfer(1)).unwrap());
     chain.mine(0).unwrap();
-    let after = portrait(&chain);
+    let after = contents(&chain);
     drop(chain);
-    assert_eq!(portrait(&dir.open()), after);
+    assert_eq!(contents(&dir.open()), after);
 }
 
 #[test]
 fn damage_before_end_fails_to_open() {
     let dir = Dir::new("damage");
     let chain = dir.open();
-    live(&chain);
+    apply_all_operations(&chain);
     drop(chain);
     let mut bytes = fs::read(dir.journal()).unwrap();
     bytes[150] ^= 0xff;
@@ -189,33 +194,39 @@ fn open_chain_cannot_be_opened_again() {
 fn snapshot_restores_the_chain() {
     let dir = Dir::new("snapshot");
     let genesis = Genesis {
-        limits: gapless_devchain::Limits { pool: PoolLimits::roomy(), ..Default::default() },
+        limits: gapless_devchain::Limits { pool: PoolLimits::for_benchmarks(), ..Default::default() },
         ..Genesis::dev()
     };
     let chain = dir.open_as(genesis.clone()).unwrap();
-    live(&chain);
+    apply_all_operations(&chain);
     // Code edits are the largest operations. Enough of them lead to a snapshot.
     for index in 0..100_u64 {
         let account = Address::from_word(B256::from(U256::from(0x1000 + index)));
         chain.set_code(account, vec![index as u8; 100_000].into()).unwrap();
     }
     chain.mine(0).unwrap();
-    send(&chain, &alice().sign(transfer(chain.view().nonce(alice().address, At::Pending).unwrap())).unwrap());
-    let before = portrait(&chain);
-    let code = chain.view().code(Address::from_word(B256::from(U256::from(0x1007))), At::Latest).unwrap();
+    send(
+        &chain,
+        &alice().sign(transfer(chain.view().nonce(alice().address, BlockSelector::Pending).unwrap())).unwrap(),
+    );
+    let before = contents(&chain);
+    let code = chain.view().code(Address::from_word(B256::from(U256::from(0x1007))), BlockSelector::Latest).unwrap();
     drop(chain);
     assert!(dir.file("snapshot-").ends_with("snapshot-1"));
     assert!(dir.journal().ends_with("journal-1"));
-    assert!(fs::metadata(dir.journal()).unwrap().len() < 1_000, "the long journal is gone");
+    assert!(fs::metadata(dir.journal()).unwrap().len() < 1_000, "the snapshot replaced the long journal");
     let chain = dir.open_as(genesis.clone()).unwrap();
-    assert_eq!(portrait(&chain), before);
-    assert_eq!(chain.view().code(Address::from_word(B256::from(U256::from(0x1007))), At::Latest).unwrap(), code);
+    assert_eq!(contents(&chain), before);
+    assert_eq!(
+        chain.view().code(Address::from_word(B256::from(U256::from(0x1007))), BlockSelector::Latest).unwrap(),
+        code
+    );
     // The snapshot has the state of old blocks, so a reorg is possible.
     chain.reorg(4, Remine::Same).unwrap();
     chain.mine(0).unwrap();
-    let after = portrait(&chain);
+    let after = contents(&chain);
     drop(chain);
-    assert_eq!(portrait(&dir.open_as(genesis).unwrap()), after);
+    assert_eq!(contents(&dir.open_as(genesis).unwrap()), after);
 }
 
 #[test]
@@ -233,26 +244,26 @@ fn evicted_transaction_stays_out_after_reopen() {
         drop(chain.send_raw(&who.sign(rich).unwrap()));
     }
     chain.mine(0).unwrap();
-    let before = portrait(&chain);
+    let before = contents(&chain);
     drop(chain);
-    assert_eq!(portrait(&dir.open_as(genesis.clone()).unwrap()), before);
+    assert_eq!(contents(&dir.open_as(genesis.clone()).unwrap()), before);
     // A larger pool on reopening does not change that.
-    genesis.limits.pool = PoolLimits::roomy();
-    assert_eq!(portrait(&dir.open_as(genesis).unwrap()), before);
+    genesis.limits.pool = PoolLimits::for_benchmarks();
+    assert_eq!(contents(&dir.open_as(genesis).unwrap()), before);
 }
 
 #[test]
 fn reset_survives_reopen() {
     let dir = Dir::new("reset");
     let chain = dir.open();
-    live(&chain);
+    apply_all_operations(&chain);
     chain.reset().unwrap();
     send(&chain, &alice().sign(transfer(0)).unwrap());
     chain.mine(0).unwrap();
-    let before = portrait(&chain);
+    let before = contents(&chain);
     drop(chain);
     let chain = dir.open();
-    assert_eq!(portrait(&chain), before);
+    assert_eq!(contents(&chain), before);
     assert_eq!(chain.view().head().number(), 1);
 }
 
@@ -276,7 +287,7 @@ fn child_process_sends_and_mines_until_killed() {
     let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
     let chain = DevChain::open(Path::new(&dir), Genesis::dev(), OpenOptions::default()).unwrap();
     let mut out = std::io::stdout();
-    for nonce in chain.view().nonce(alice().address, At::Pending).unwrap().. {
+    for nonce in chain.view().nonce(alice().address, BlockSelector::Pending).unwrap().. {
         let hash = send(&chain, &alice().sign(transfer(nonce)).unwrap());
         writeln!(out, "accepted {hash}").unwrap();
         out.flush().unwrap();
@@ -325,9 +336,9 @@ fn killed_process_keeps_accepted_sends() {
         assert!(seen > lines, "the child ended by itself after {seen} lines");
         let chain = dir.open();
         for hash in &accepted {
-            assert!(chain.view().transaction(*hash).is_some(), "{hash} was accepted and is gone");
+            assert!(chain.view().transaction(*hash).is_some(), "{hash} was accepted and is lost");
         }
-        let nonce = chain.view().nonce(alice().address, At::Pending).unwrap();
+        let nonce = chain.view().nonce(alice().address, BlockSelector::Pending).unwrap();
         assert!(nonce as usize >= accepted.len());
     }
 }

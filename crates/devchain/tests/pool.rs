@@ -1,6 +1,6 @@
 //! The rules of the pool, with geth's error texts.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap fails the test")]
 
 mod support;
 
@@ -8,7 +8,7 @@ use alloy_consensus::TxEip1559;
 use alloy_eips::eip2930::{AccessList, AccessListItem};
 use alloy_primitives::{Address, B256, Bytes, TxKind, U256};
 use gapless_devchain::{
-    At, DEV_CHAIN_ID, DevAccount, DevChain, GWEI, Genesis, PoolError, PoolLimits, PoolStatus, ether,
+    BlockSelector, DEV_CHAIN_ID, DevAccount, DevChain, GWEI, Genesis, PoolError, PoolLimits, PoolStatus, ether,
 };
 use support::*;
 
@@ -24,7 +24,7 @@ fn chain_with(limits: impl FnOnce(&mut PoolLimits)) -> DevChain {
 }
 
 /// An account with exactly this balance.
-fn pauper(chain: &DevChain, balance: U256) -> DevAccount {
+fn account_with(chain: &DevChain, balance: U256) -> DevAccount {
     let account = gapless_devchain::dev_account(50).unwrap();
     chain.set_balance(account.address, balance).unwrap();
     account
@@ -69,7 +69,7 @@ fn invalid_transaction_is_refused_with_geth_text() {
 
 #[test]
 fn data_over_128_kib_is_refused_as_oversized() {
-    let raw = alice().sign(invoke(0, TxKind::Call(stranger()), vec![0; 131_072].into())).unwrap();
+    let raw = alice().sign(invoke(0, TxKind::Call(unfunded_account()), vec![0; 131_072].into())).unwrap();
     let text = format!("oversized data: transaction size {}, limit 131072", raw.len());
     assert_eq!(refusal(&chain(), &raw), text);
 }
@@ -107,11 +107,11 @@ fn nonce_gap_queues_until_closed() {
     }
     assert_eq!(status(&chain), (0, 3));
     assert_eq!(chain.mine(0).unwrap().txs.len(), 0);
-    assert_eq!(chain.view().nonce(alice().address, At::Pending), Ok(0));
+    assert_eq!(chain.view().nonce(alice().address, BlockSelector::Pending), Ok(0));
     send(&chain, &alice().sign(transfer(0)).unwrap());
     assert_eq!(status(&chain), (4, 0));
-    assert_eq!(chain.view().nonce(alice().address, At::Pending), Ok(4));
-    assert_eq!(chain.view().nonce(alice().address, At::Latest), Ok(0));
+    assert_eq!(chain.view().nonce(alice().address, BlockSelector::Pending), Ok(4));
+    assert_eq!(chain.view().nonce(alice().address, BlockSelector::Latest), Ok(0));
     let nonces: Vec<u64> = chain.mine(0).unwrap().txs.iter().map(|tx| tx.nonce()).collect();
     assert_eq!(nonces, [0, 1, 2, 3]);
 }
@@ -137,7 +137,7 @@ fn replacement_needs_ten_percent_on_both_fees() {
     assert_eq!(status(&chain), (1, 0));
     assert!(chain.view().transaction(first).is_none());
     assert!(chain.view().transaction(second).unwrap().mined.is_none());
-    // The same rule applies to queued transactions.
+    // Queued transactions follow the same rule.
     let waiting = |fee_cap| alice().sign(TxEip1559 { max_fee_per_gas: fee_cap, ..transfer(5) }).unwrap();
     send(&chain, &waiting(20 * GWEI));
     assert_eq!(refusal(&chain, &waiting(30 * GWEI)), "replacement transaction underpriced");
@@ -157,10 +157,10 @@ fn gas_price_counts_as_both_replacement_fees() {
 fn pending_costs_above_balance_are_refused() {
     let chain = chain();
     let gas = U256::from(TRANSFER_GAS) * U256::from(20 * GWEI);
-    let pauper = pauper(&chain, ether(1));
+    let account_with = account_with(&chain, ether(1));
     let worth = |nonce, value, fee_cap| {
         let tx = TxEip1559 { value, max_fee_per_gas: fee_cap, max_priority_fee_per_gas: fee_cap, ..transfer(nonce) };
-        pauper.sign(tx).unwrap()
+        account_with.sign(tx).unwrap()
     };
     let cost = ether(1) + gas;
     assert_eq!(
@@ -190,12 +190,12 @@ fn pending_costs_above_balance_are_refused() {
 #[test]
 fn unpayable_transaction_is_dropped_and_later_ones_queue() {
     let chain = chain();
-    let pauper = pauper(&chain, ether(1));
+    let account_with = account_with(&chain, ether(1));
     for nonce in 0..3 {
-        send(&chain, &pauper.sign(transfer(nonce)).unwrap());
+        send(&chain, &account_with.sign(transfer(nonce)).unwrap());
     }
     assert_eq!(status(&chain), (3, 0));
-    chain.set_balance(pauper.address, U256::ZERO).unwrap();
+    chain.set_balance(account_with.address, U256::ZERO).unwrap();
     assert_eq!(status(&chain), (0, 0));
 }
 
@@ -253,7 +253,7 @@ fn full_pool_accepts_only_higher_tips() {
     send(&chain, &tipped(dave, 0, 4 * GWEI));
     assert!(chain.view().transaction(poorest).is_none());
     assert_eq!(status(&chain), (3, 0));
-    let long = invoke(1, TxKind::Call(stranger()), vec![0; 100_000].into());
+    let long = invoke(1, TxKind::Call(unfunded_account()), vec![0; 100_000].into());
     let long = TxEip1559 { gas_limit: 2_000_000, max_priority_fee_per_gas: 3 * GWEI, ..long };
     assert_eq!(refusal(&chain, &dave.sign(long).unwrap()), "txpool is full");
 }
@@ -277,7 +277,7 @@ fn access_list_adds_intrinsic_gas() {
 fn delegated_account_has_one_transaction_in_flight() {
     let chain = chain();
     let target = deploy(&chain, carol(), 0, &counter());
-    let raw = bob().sign(set_code(0, stranger(), vec![authorization(alice(), target, 0)])).unwrap();
+    let raw = bob().sign(set_code(0, unfunded_account(), vec![authorization(alice(), target, 0)])).unwrap();
     send(&chain, &raw);
     // While the authorization is in the pool.
     send(&chain, &alice().sign(transfer(0)).unwrap());
@@ -301,9 +301,9 @@ fn authority_with_transactions_in_flight_is_reserved() {
     for nonce in 0..2 {
         send(&chain, &alice().sign(transfer(nonce)).unwrap());
     }
-    let delegation = set_code(0, stranger(), vec![authorization(alice(), stranger(), 0)]);
+    let delegation = set_code(0, unfunded_account(), vec![authorization(alice(), unfunded_account(), 0)]);
     assert_eq!(refusal(&chain, &bob().sign(delegation).unwrap()), "authority already reserved");
-    let empty = set_code(0, stranger(), Vec::new());
+    let empty = set_code(0, unfunded_account(), Vec::new());
     assert_eq!(refusal(&chain, &bob().sign(empty).unwrap()), "set code tx must have at least one authorization tuple");
 }
 
@@ -332,7 +332,7 @@ fn unrecoverable_signature_is_invalid_sender() {
 #[test]
 fn custom_pool_limits_apply() {
     assert_eq!(PoolLimits::default().price_bump_percent, 10);
-    let chain = chain_with(|limits| *limits = PoolLimits { min_tip: 2 * GWEI, ..PoolLimits::roomy() });
+    let chain = chain_with(|limits| *limits = PoolLimits { min_tip: 2 * GWEI, ..PoolLimits::for_benchmarks() });
     assert_eq!(
         refusal(&chain, &alice().sign(transfer(0)).unwrap()),
         format!("transaction gas price below minimum: gas tip cap {GWEI}, minimum needed {}", 2 * GWEI)

@@ -1,11 +1,11 @@
 //! Reorgs: dropped and remined transactions, and the events for subscribers.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap fails the test")]
 
 mod support;
 
 use alloy_primitives::{B256, U256};
-use gapless_devchain::{At, ChainError, ChainEvent, DevChain, Remine};
+use gapless_devchain::{BlockSelector, ChainError, ChainEvent, DevChain, Remine};
 use support::*;
 
 /// Mines three blocks with one transfer of alice each. Returns the transaction hashes, oldest first.
@@ -21,7 +21,10 @@ fn with_blocks(chain: &DevChain) -> Vec<B256> {
 
 fn nonces(chain: &DevChain) -> (u64, u64) {
     let view = chain.view();
-    (view.nonce(alice().address, At::Latest).unwrap(), view.nonce(alice().address, At::Pending).unwrap())
+    (
+        view.nonce(alice().address, BlockSelector::Latest).unwrap(),
+        view.nonce(alice().address, BlockSelector::Pending).unwrap(),
+    )
 }
 
 #[test]
@@ -40,10 +43,10 @@ fn remine_same_puts_transactions_in_new_blocks() {
         assert_eq!(new[index].header.parent_hash, new[index - 1].hash);
     }
     assert_eq!(nonces(&chain), (3, 3));
-    assert_eq!(chain.view().balance(stranger(), At::Latest), Ok(U256::from(3)));
+    assert_eq!(chain.view().balance(unfunded_account(), BlockSelector::Latest), Ok(U256::from(3)));
     // An orphan is still readable by its hash, as in geth, and only by its hash.
-    assert_eq!(chain.view().block(At::Hash(old[2].hash)).unwrap().number(), 3);
-    assert!(chain.view().balance(stranger(), At::Hash(old[2].hash)).is_err());
+    assert_eq!(chain.view().block(BlockSelector::Hash(old[2].hash)).unwrap().number(), 3);
+    assert!(chain.view().balance(unfunded_account(), BlockSelector::Hash(old[2].hash)).is_err());
 }
 
 #[test]
@@ -71,8 +74,8 @@ fn remine_drop_removes_transactions_and_queues_later() {
     }
     assert_eq!(nonces(&chain), (1, 1));
     assert_eq!(chain.view().pool_status().queued, 1);
-    assert_eq!(chain.view().balance(stranger(), At::Latest), Ok(U256::from(1)));
-    // The same bytes can be sent again.
+    assert_eq!(chain.view().balance(unfunded_account(), BlockSelector::Latest), Ok(U256::from(1)));
+    // Dropped transactions can be sent again with the same bytes.
     for nonce in 1..3 {
         send(&chain, &alice().sign(transfer(nonce)).unwrap());
     }
@@ -88,13 +91,15 @@ fn remine_shuffle_keeps_all_in_nonce_order() {
         }
         chain.mine(0).unwrap();
     }
-    let before: Vec<usize> = (1..=10).map(|number| chain.view().block(At::Number(number)).unwrap().txs.len()).collect();
+    let before: Vec<usize> =
+        (1..=10).map(|number| chain.view().block(BlockSelector::Number(number)).unwrap().txs.len()).collect();
     chain.reorg(8, Remine::Shuffle).unwrap();
-    let after: Vec<usize> = (1..=10).map(|number| chain.view().block(At::Number(number)).unwrap().txs.len()).collect();
+    let after: Vec<usize> =
+        (1..=10).map(|number| chain.view().block(BlockSelector::Number(number)).unwrap().txs.len()).collect();
     assert_ne!(before, after);
     assert_eq!(after.iter().sum::<usize>(), 30);
     for account in [alice(), bob(), carol()] {
-        assert_eq!(chain.view().nonce(account.address, At::Latest), Ok(10));
+        assert_eq!(chain.view().nonce(account.address, BlockSelector::Latest), Ok(10));
     }
 }
 
@@ -146,7 +151,7 @@ fn reset_restores_genesis() {
     assert_eq!(chain.view().head().hash, genesis);
     assert_eq!(nonces(&chain), (0, 0));
     assert!(chain.view().transaction(txs[0]).is_none());
-    // The same transactions give blocks with other hashes than before the reset.
+    // Blocks after the reset have other hashes, even with the same transactions.
     let again = with_blocks(&chain);
     assert_eq!(txs, again);
     assert_ne!(chain.view().receipt(txs[0]).unwrap().block.hash, old);

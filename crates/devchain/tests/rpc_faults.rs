@@ -1,21 +1,26 @@
 //! Faults of endpoints over HTTP, with a chain served in process.
 
-#![expect(clippy::expect_used, reason = "the helpers of a test fail like the test itself")]
+#![expect(clippy::expect_used, reason = "a failure in a test helper fails the test")]
 
 mod rpc_support;
 
 use std::time::Duration;
 
 use gapless_devchain::rpc::{Mining, RpcLimits};
-use gapless_devchain::{DEV_ACCOUNTS, Fault, On};
-use rpc_support::{Served, payment, with_server};
+use gapless_devchain::{CallFilter, DEV_ACCOUNTS, Fault};
+use rpc_support::{ServedDevChain, payment, with_server};
 use serde_json::json;
 
 /// Short, because these calls get no answer.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Makes a call that times out, and returns the error.
-async fn impatient(served: &Served, path: &str, method: &str, params: serde_json::Value) -> reqwest::Error {
+async fn timed_out_call(
+    served: &ServedDevChain,
+    path: &str,
+    method: &str,
+    params: serde_json::Value,
+) -> reqwest::Error {
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
     let request = served.http.post(served.url(path)).header("content-type", "application/json").body(body);
     match request.timeout(PATIENCE).send().await {
@@ -32,7 +37,7 @@ async fn timed_out_send_is_accepted_and_seen_after_lag() {
         served.ok("/", "gapless_faults", json!(["behind", { "lag": 2 }])).await;
 
         let (raw, hash) = payment(0);
-        let heard = impatient(served, "/endpoint/flaky", "eth_sendRawTransaction", json!([raw])).await;
+        let heard = timed_out_call(served, "/endpoint/flaky", "eth_sendRawTransaction", json!([raw])).await;
         assert!(heard.is_timeout(), "{heard:?}");
         // The caller does not know the outcome. The healthy endpoint has the transaction.
         let found = served.ok("/", "eth_getTransactionByHash", json!([hash])).await;
@@ -58,38 +63,38 @@ async fn timed_out_send_is_accepted_and_seen_after_lag() {
 async fn endpoint_faults_apply_over_http() {
     with_server(Mining::PerTransaction, RpcLimits::default(), async |served| {
         // The faults can also be set in process.
-        let faults = served.server.endpoint("bad").expect("one more endpoint").faults().clone();
+        let faults = served.server.endpoint("bad").expect("the endpoint is created").faults().clone();
         let (raw, hash) = payment(0);
         let send = async || served.call("/endpoint/bad", "eth_sendRawTransaction", json!([raw])).await;
 
-        faults.next(On::Sends, 1, Fault::Drop);
+        faults.next(CallFilter::Sends, 1, Fault::Drop);
         assert_eq!(send().await["result"], json!(hash));
         assert_eq!(served.ok("/", "eth_getTransactionByHash", json!([hash])).await, json!(null));
 
-        faults.next(On::Sends, 1, Fault::Refuse { code: -32010, message: "AlreadyKnown".to_owned() });
+        faults.next(CallFilter::Sends, 1, Fault::Refuse { code: -32010, message: "AlreadyKnown".to_owned() });
         let answer = send().await;
         assert_eq!(
             (answer["error"]["code"].as_i64(), &answer["error"]["message"]),
             (Some(-32010), &json!("AlreadyKnown"))
         );
 
-        faults.lie_about_chain_id(Some(5));
+        faults.set_wrong_chain_id(Some(5));
         assert_eq!(served.ok("/endpoint/bad", "eth_chainId", json!([])).await, "0x5");
         assert_eq!(served.ok("/", "eth_chainId", json!([])).await, "0x7a69");
 
-        faults.next(On::Sends, 1, Fault::WrongHash);
+        faults.next(CallFilter::Sends, 1, Fault::WrongHash);
         let lied = send().await["result"].clone();
         assert!(lied.is_string() && lied != json!(hash), "{lied}");
         let receipt = served.ok("/", "eth_getTransactionReceipt", json!([hash])).await;
-        assert_eq!(receipt["status"], "0x1", "it was accepted, and mined at once");
+        assert_eq!(receipt["status"], "0x1", "the send was accepted and mined");
 
-        faults.next(On::Any, 1, Fault::Disconnect);
-        let heard = impatient(served, "/endpoint/bad", "eth_chainId", json!([])).await;
+        faults.next(CallFilter::Any, 1, Fault::Disconnect);
+        let heard = timed_out_call(served, "/endpoint/bad", "eth_chainId", json!([])).await;
         assert!(!heard.is_timeout(), "{heard:?}");
         faults.set_dead(true);
-        let heard = impatient(served, "/endpoint/bad", "eth_chainId", json!([])).await;
+        let heard = timed_out_call(served, "/endpoint/bad", "eth_chainId", json!([])).await;
         assert!(!heard.is_timeout(), "{heard:?}");
-        assert_eq!(served.ok("/", "eth_blockNumber", json!([])).await, "0x1", "the others go on");
+        assert_eq!(served.ok("/", "eth_blockNumber", json!([])).await, "0x1", "other endpoints are not affected");
     })
     .await;
 }

@@ -1,6 +1,6 @@
 //! Behaviour of the server: limits, shutdown, interval mining, subscriptions across a reorg.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of a test fail like the test itself")]
+#![expect(clippy::unwrap_used, reason = "a failure in a test helper fails the test")]
 
 mod rpc_support;
 
@@ -49,7 +49,7 @@ async fn endpoint_count_and_name_length_are_bounded() {
         let status = async |path: &str| served.post(path, CHAIN_ID.to_owned()).await.unwrap().status().as_u16();
         assert_eq!(status("/endpoint/long-name").await, 404);
         assert_eq!(status("/endpoint/one").await, 200);
-        assert_eq!(status("/endpoint/two").await, 404, "the default one is the second");
+        assert_eq!(status("/endpoint/two").await, 404, "the default endpoint counts");
         assert_eq!(status("/endpoint/one").await, 200);
     })
     .await;
@@ -109,7 +109,8 @@ async fn manual_clock_reproduces_blocks() {
         let send = async move {
             let http = http_client().build().unwrap();
             for nonce in 0..3 {
-                let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransaction", "params": [payment(nonce).0] });
+                let params = [payment(nonce).0];
+                let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransaction", "params": params });
                 let request = http.post(&url).header("content-type", "application/json").body(call.to_string());
                 assert!(request.send().await.unwrap().text().await.unwrap().contains("result"));
             }
@@ -139,12 +140,12 @@ async fn reorg_notifies_and_shutdown_ends_sockets_and_calls() {
         let mut socket = connect(&format!("ws://{address}/endpoint/any"));
         let id = ask(&mut socket, "eth_subscribe", json!(["newHeads"]));
         let first = chain.mine_now().unwrap();
-        assert_eq!(heard(&mut socket, &id)["hash"], json!(first.hash));
+        assert_eq!(notification(&mut socket, &id)["hash"], json!(first.hash));
         let second = chain.reorg(1, gapless_devchain::Remine::Same).unwrap();
-        let replaced = heard(&mut socket, &id);
+        let replaced = notification(&mut socket, &id);
         assert_eq!(replaced["number"], "0x1");
         assert_ne!(replaced["hash"], json!(first.hash));
-        assert_eq!(heard(&mut socket, &id)["hash"], json!(second.hash));
+        assert_eq!(notification(&mut socket, &id)["hash"], json!(second.hash));
 
         ask(
             &mut socket,
@@ -207,7 +208,7 @@ fn ask(socket: &mut Socket, method: &str, params: Value) -> Value {
     answer(socket, method, params)["result"].clone()
 }
 
-fn heard(socket: &mut Socket, id: &Value) -> Value {
+fn notification(socket: &mut Socket, id: &Value) -> Value {
     let message = read(socket);
     assert_eq!(message["params"]["subscription"], *id, "{message}");
     message["params"]["result"].clone()

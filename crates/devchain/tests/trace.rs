@@ -1,12 +1,12 @@
 //! Traces of mined transactions, and calls at older blocks.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap fails the test")]
 
 mod support;
 
 use alloy_consensus::TxEip1559;
 use alloy_primitives::{B256, Bytes, TxKind, U256};
-use gapless_devchain::{At, CallRequest, DevChain, Genesis, ReadError, TopCall};
+use gapless_devchain::{BlockSelector, CallRequest, DevChain, Genesis, ReadError, TopCall};
 use support::*;
 
 fn top_call(chain: &DevChain, tx: B256) -> TopCall {
@@ -27,14 +27,22 @@ fn trace_uses_state_before_transaction() {
     assert_eq!(block.txs.len(), 3);
     for (index, tx) in block.txs.iter().enumerate() {
         let traced = top_call(&chain, tx.hash);
-        assert_eq!(U256::from_be_slice(&traced.output), U256::from(index + 1), "the count as it found it");
+        assert_eq!(
+            U256::from_be_slice(&traced.output),
+            U256::from(index + 1),
+            "the trace sees the counter before the transaction"
+        );
         assert_eq!(traced.gas_used, block.receipts[index].gas_used);
         assert_eq!((traced.from, traced.to, traced.gas), (tx.from, Some(contract), 1_000_000));
         assert_eq!((traced.error, traced.creates), (None, false));
     }
     assert!(txs.iter().all(|tx| chain.view().receipt(*tx).is_some()));
     assert_eq!(U256::from_be_slice(&top_call(&chain, later).output), U256::from(4));
-    assert_eq!(chain.view().storage(contract, U256::ZERO, At::Latest), Ok(U256::from(4)), "a trace changes nothing");
+    assert_eq!(
+        chain.view().storage(contract, U256::ZERO, BlockSelector::Latest),
+        Ok(U256::from(4)),
+        "a trace does not change the state"
+    );
 }
 
 #[test]
@@ -77,7 +85,7 @@ fn trace_has_created_contract_and_value() {
     chain.mine(0).unwrap();
     let traced = top_call(&chain, made);
     assert_eq!((traced.creates, traced.to), (true, Some(alice().address.create(0))));
-    assert_eq!(traced.output, counter(), "what making a contract returns is its code");
+    assert_eq!(traced.output, counter(), "the output of a creation is the contract's code");
     let traced = top_call(&chain, paid);
     assert_eq!((traced.value, traced.gas_used, traced.output.len()), (U256::from(5), TRANSFER_GAS, 0));
 }
@@ -96,7 +104,7 @@ fn unmined_or_old_transaction_has_no_trace() {
     assert_eq!(
         chain.view().top_call(tx),
         Err(ReadError::NoStateToTrace),
-        "its block is there, and its parent's state is not"
+        "the block is kept, but the state of its parent is not"
     );
 }
 
@@ -111,8 +119,11 @@ fn call_at_block_sees_its_state() {
     let request = CallRequest { to: Some(contract), ..CallRequest::default() };
     let count = |at| U256::from_be_slice(&chain.view().call(&request, at).unwrap());
     for number in 1..=4 {
-        let hash = chain.view().block(At::Number(number)).unwrap().hash;
-        assert_eq!([count(At::Number(number)), count(At::Hash(hash))], [U256::from(number); 2]);
+        let hash = chain.view().block(BlockSelector::Number(number)).unwrap().hash;
+        assert_eq!([count(BlockSelector::Number(number)), count(BlockSelector::Hash(hash))], [U256::from(number); 2]);
     }
-    assert!(chain.view().call(&request, At::Number(0)).unwrap().is_empty(), "it was not there yet");
+    assert!(
+        chain.view().call(&request, BlockSelector::Number(0)).unwrap().is_empty(),
+        "the contract does not exist in block 0"
+    );
 }

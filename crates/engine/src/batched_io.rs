@@ -88,17 +88,17 @@ async fn peek_lanes(
 
 /// Reads nonces and balances of many accounts of one chain at once.
 #[derive(Clone, Debug)]
-pub(crate) struct AccountReader(BatchQueue<AccountOp, Option<AccountRead>>);
+pub(crate) struct AccountReader(BatchQueue<AccountOp, Option<AccountReadOp>>);
 
 #[derive(Debug)]
 pub(crate) struct AccountReaderLoop {
-    batches: BatchLoop<AccountOp, Option<AccountRead>>,
+    batches: BatchLoop<AccountOp, Option<AccountReadOp>>,
     chain: Arc<dyn Chain>,
 }
 
 /// An account, and the final block at which its final nonce was read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AccountRead {
+pub(crate) struct AccountReadOp {
     pub(crate) view: AccountView,
     pub(crate) final_at: Option<BlockRef>,
 }
@@ -115,7 +115,7 @@ impl AccountReader {
         (AccountReader(queue), AccountReaderLoop { batches, chain })
     }
 
-    pub(crate) async fn read(&self, submitter: SubmitterId, final_at: Option<BlockRef>) -> Option<AccountRead> {
+    pub(crate) async fn read(&self, submitter: SubmitterId, final_at: Option<BlockRef>) -> Option<AccountReadOp> {
         self.0.submit(AccountOp { submitter, final_at }).await.ok().flatten()
     }
 }
@@ -123,14 +123,14 @@ impl AccountReader {
 impl AccountReaderLoop {
     pub(crate) async fn run(self) {
         let chain = self.chain.as_ref();
-        let flush = async |batch: Vec<Job<AccountOp, Option<AccountRead>>>| {
+        let flush = async |batch: Vec<Job<AccountOp, Option<AccountReadOp>>>| {
             let accounts: Vec<_> = batch.iter().map(|job| job.op.submitter.clone()).collect();
             // The oldest of the final blocks is final for all of the accounts.
             let final_at = batch.iter().filter_map(|job| job.op.final_at).min_by_key(|block| block.number);
             let answer: Result<Vec<AccountView>, ChainError> = chain.accounts(&accounts, final_at).await;
             match answer {
                 Ok(views) => {
-                    let answers = views.into_iter().map(|view| AccountRead { view, final_at });
+                    let answers = views.into_iter().map(|view| AccountReadOp { view, final_at });
                     batch.into_iter().zip(answers).for_each(|(job, read)| job.answer(Some(read)));
                 }
                 Err(error) => {

@@ -12,7 +12,7 @@ use gapless_domain::{
 };
 use tokio::sync::Mutex;
 
-use crate::batched_io::{AccountRead, AccountReader, Sender};
+use crate::batched_io::{AccountReadOp, AccountReader, Sender};
 use crate::driver::Driver;
 use crate::published::Follower;
 use crate::watcher::{ChainStatus, WatchBook, WatcherOptions};
@@ -119,7 +119,7 @@ impl ChainDesk {
 
     pub(crate) async fn account(&self, submitter: &SubmitterId) -> Option<AccountFacts> {
         let status = self.status()?;
-        let AccountRead { view, final_at } = self.accounts.read(submitter.clone(), status.final_block).await?;
+        let AccountReadOp { view, final_at } = self.accounts.read(submitter.clone(), status.final_block).await?;
         let facts = AccountFacts {
             head: status.head.number,
             latest: view.latest,

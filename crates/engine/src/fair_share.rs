@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn node_keeps_its_share_plus_slack() {
-        for (running, nodes, all, goes) in [
+        for (running, nodes, all, leaving) in [
             (100, 1, 100, 0),
             (100, 2, 100, 50),
             (52, 2, 100, 0),
@@ -216,7 +216,7 @@ mod tests {
             (100, 0, 100, 0),
         ] {
             let chosen = share().choose(lanes(running), census(nodes, all), at(1));
-            assert_eq!(chosen.len(), goes, "{running} of {all} on {nodes}");
+            assert_eq!(chosen.len(), leaving, "{running} of {all} on {nodes}");
         }
     }
 

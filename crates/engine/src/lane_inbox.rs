@@ -39,7 +39,7 @@ impl LaneInbox {
         self.changed.notify_one();
     }
 
-    pub(crate) fn end_lease(&self) {
+    pub(crate) fn lose_lease(&self) {
         self.state().lease_lost = true;
         self.changed.notify_one();
     }

@@ -115,7 +115,7 @@ impl LaneRunner {
                 Effect::Broadcast(outgoing) => in_flight.push(self.broadcast(outgoing)),
                 Effect::ReadAccount => in_flight.push(self.read_account()),
                 Effect::Scan(request) => in_flight.push(self.scan(request)),
-                Effect::Diagnose(asked) => in_flight.push(self.diagnose(asked)),
+                Effect::Diagnose(requests) => in_flight.push(self.diagnose(requests)),
                 Effect::Decide(case) => in_flight.push(self.decide(*case)),
             }
         }
@@ -228,12 +228,12 @@ impl LaneRunner {
         Box::pin(async move { Ok(Fact::Scanned(desk.scan(&lane, request).await)) })
     }
 
-    fn diagnose(&self, asked: Vec<DiagnoseRequest>) -> EffectFuture {
+    fn diagnose(&self, requests: Vec<DiagnoseRequest>) -> EffectFuture {
         let (desk, lane) = (Arc::clone(&self.desk), self.lease.submitter().clone());
         Box::pin(async move {
-            let signals = desk.chain.diagnose(&lane, &asked).await.into_iter();
+            let signals = desk.chain.diagnose(&lane, &requests).await.into_iter();
             let signals = signals.chain(std::iter::repeat(MempoolSignal::Unknown));
-            Ok(Fact::Diagnosed(asked.iter().map(|asked| asked.nonce).zip(signals).collect()))
+            Ok(Fact::Diagnosed(requests.iter().map(|request| request.nonce).zip(signals).collect()))
         })
     }
 

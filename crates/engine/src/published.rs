@@ -13,16 +13,16 @@ const SHARDS: usize = 8;
 
 /// Dropping the publisher ends all waits.
 #[derive(Debug)]
-pub(crate) struct Publisher<T>(Arc<Shared<T>>);
+pub(crate) struct Publisher<T>(Arc<PublishedState<T>>);
 
 #[derive(Debug)]
 pub(crate) struct Follower<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<PublishedState<T>>,
     shard: usize,
 }
 
 #[derive(Debug)]
-struct Shared<T> {
+struct PublishedState<T> {
     state: Mutex<State<T>>,
     followers: AtomicUsize,
     shards: [Notify; SHARDS],
@@ -36,7 +36,7 @@ struct State<T> {
 
 pub(crate) fn published<T>(value: T) -> (Publisher<T>, Follower<T>) {
     let state = Mutex::new(State { value, is_closed: false });
-    let shared = Arc::new(Shared { state, followers: AtomicUsize::new(0), shards: Default::default() });
+    let shared = Arc::new(PublishedState { state, followers: AtomicUsize::new(0), shards: Default::default() });
     let follower = Follower::new(Arc::clone(&shared));
     (Publisher(shared), follower)
 }
@@ -70,7 +70,7 @@ impl<T> Drop for Publisher<T> {
 }
 
 impl<T> Follower<T> {
-    fn new(shared: Arc<Shared<T>>) -> Self {
+    fn new(shared: Arc<PublishedState<T>>) -> Self {
         let shard = shared.followers.fetch_add(1, Ordering::Relaxed) % SHARDS;
         Follower { shared, shard }
     }
@@ -110,7 +110,7 @@ impl<T> Clone for Follower<T> {
     }
 }
 
-impl<T> Shared<T> {
+impl<T> PublishedState<T> {
     fn wake(&self) {
         self.shards.iter().for_each(Notify::notify_waiters);
     }

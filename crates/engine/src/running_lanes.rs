@@ -99,7 +99,7 @@ impl RunningLanes {
         // Runs with a lapsed lease are ended first, because the renewal releases the leases of dropped lanes.
         self.end_lapsed_runs(keeper);
         match keeper.renew().await {
-            Ok(lost) => lost.iter().for_each(|lease| self.end_run(lease)),
+            Ok(lost) => lost.iter().for_each(|lease| self.signal_lease_lost(lease)),
             Err(error) => tracing::warn!("leases could not be renewed: {error}"),
         }
         self.end_lapsed_runs(keeper);
@@ -112,15 +112,15 @@ impl RunningLanes {
             self.running().values().filter(is_lapsed).map(|running| running.lease.clone()).collect();
         for lease in lapsed {
             keeper.drop_lease(&lease);
-            self.end_run(&lease);
+            self.signal_lease_lost(&lease);
         }
     }
 
-    fn end_run(&self, lease: &Lease) {
+    fn signal_lease_lost(&self, lease: &Lease) {
         if let Some(running) = self.running().get(lease.submitter())
             && running.lease == *lease
         {
-            running.inbox.end_lease();
+            running.inbox.lose_lease();
         }
     }
 

@@ -184,8 +184,8 @@ impl ScanWalk {
 
     /// Every wanted nonce is found, or there is nothing below, or the size limit is reached.
     fn is_over(&self) -> bool {
-        let asked = self.below.get().saturating_sub(self.from.get());
-        self.found.len() as u64 >= asked || self.is_whole() || self.found_bytes > MAX_FOUND_BYTES
+        let wanted = self.below.get().saturating_sub(self.from.get());
+        self.found.len() as u64 >= wanted || self.is_whole() || self.found_bytes > MAX_FOUND_BYTES
     }
 
     /// Is there no wanted transaction further down? Not known before the final block is seen on this chain.

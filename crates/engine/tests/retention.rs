@@ -1,21 +1,21 @@
-//! The retention loop: what it moves and deletes, on how many nodes, and what it does when the store fails.
+//! Tests of the retention loop: moved and deleted rows, one node at a time, and failures of the store.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "a test")]
 
+#[path = "support/store_faults.rs"]
+#[allow(dead_code, reason = "other tests use other faults")]
+mod store_faults;
 #[allow(dead_code, reason = "other tests use other parts of it")]
 mod support;
-#[path = "support/troubled_store.rs"]
-#[allow(dead_code, reason = "other tests have other trouble")]
-mod troubled_store;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{RequestId, StateName, TxId};
 use gapless_engine::{EngineOptions, NoFaults, RetentionOptions};
-use gapless_store::{RetentionKind, Store, TxFilter};
+use gapless_store::{FaultyStore, RetentionKind, Store, TxFilter};
+use store_faults::SwitchedFaults;
 use support::{World, get, until_all};
-use troubled_store::TroubledStore;
 
 const A_WHILE: Duration = Duration::from_secs(60);
 
@@ -36,7 +36,7 @@ async fn listed(store: &Arc<dyn Store>) -> usize {
     store.list(&TxFilter { limit: 1000, ..TxFilter::default() }).await.unwrap().len()
 }
 
-/// How many of them still have events, and attempts.
+/// The numbers of intents that still have events, and attempts.
 async fn kept(store: &Arc<dyn Store>, ids: &[TxId]) -> (usize, usize) {
     let (mut events, mut attempts) = (0, 0);
     for id in ids {
@@ -81,11 +81,11 @@ async fn store_failure_delays_retention_and_does_not_end_it() {
     let node = world.node_running(Arc::clone(&store) as Arc<dyn Store>, short());
     let ids = node.submit(&world.lanes[0], 0..2).await;
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
-    store.trouble().away = true;
+    store.faults().set().is_down = true;
     tokio::time::sleep(Duration::from_secs(60)).await;
     let inspector = world.store("inspector");
     assert_eq!(listed(&inspector).await, 2);
-    store.trouble().away = false;
+    store.faults().set().is_down = false;
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(listed(&inspector).await, 0);
 }

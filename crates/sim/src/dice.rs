@@ -1,16 +1,16 @@
-//! Chance, from a seed.
+//! Randomness that a seed decides.
 
 use std::time::Duration;
 
-/// SplitMix64: small, and good enough to stir a world. Everything that chance decides has dice of its own, so that a world with
-/// one fault less is otherwise the same world for as long as possible.
+/// A SplitMix64 generator. Each random decision has its own stream of numbers, named by a text, so that a world with
+/// one fault less runs as before for as long as possible.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    pub fn new(seed: u64, what_for: &str) -> Self {
-        // FNV-1a, so that the name of a stream decides it, and not its place in a list.
-        let name = what_for
+    pub fn new(seed: u64, stream: &str) -> Self {
+        // FNV-1a of the stream's name. The order in which streams are created does not matter.
+        let name = stream
             .bytes()
             .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3));
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ name);
@@ -26,7 +26,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// 0 up to `end`, without it; 0 if there is nothing below it.
+    /// A number from 0 to `end - 1`; 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.roll() % end.max(1)
     }
@@ -35,12 +35,12 @@ impl Dice {
         self.below(len as u64) as usize
     }
 
-    /// `first` up to `last`, with both.
+    /// A number from `first` to `last`, both included.
     pub fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last.saturating_sub(first) + 1)
     }
 
-    /// True so many times of a thousand.
+    /// True with a probability of `chance` in a thousand.
     pub fn permille(&mut self, chance: u32) -> bool {
         self.below(1000) < u64::from(chance)
     }
@@ -64,7 +64,7 @@ impl Dice {
         self.below(chances) == 0
     }
 
-    /// Zero up to `span`, with both.
+    /// A duration from zero up to `span`, both included.
     pub fn up_to(&mut self, span: Duration) -> Duration {
         self.duration(Duration::ZERO, span)
     }
@@ -75,7 +75,7 @@ impl Dice {
         }
     }
 
-    /// Mostly near the middle, now and then much longer: how long things take on a network.
+    /// The time that a request takes on a network: near `usual` in most cases, sometimes 5 or 20 times as long.
     pub fn latency(&mut self, usual: Duration) -> Duration {
         let factor = match self.below(100) {
             0 => 20,

@@ -1,4 +1,4 @@
-//! What can go wrong, each by its name, with its own odds and its own count.
+//! The faults of the simulator: their names, their odds and the count of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::dice::Dice;
 
 gapless_domain::names! {
-    /// Everything that the world does to a node, the database, the network or the chain. People (callers who cancel, operators who
-    /// pause) are no faults.
+    /// All faults that a world injects into a node, the database, the network or the chain. The actions of people (a
+    /// caller cancels, an operator pauses a lane) are not faults.
     Fault {
         // --- Processes and their clocks ---
         CrashAtPoint = "crash_at_point",
@@ -24,7 +24,7 @@ gapless_domain::names! {
         StatementTimeout = "statement_timeout",
         StoreSlow = "store_slow",
         Failover = "failover",
-        // --- Between a node and the chain's endpoints ---
+        // --- The network between a node and the chain's endpoints ---
         RpcTimeoutBefore = "rpc_timeout_before",
         RpcTimeoutAfter = "rpc_timeout_after",
         RpcSlow = "rpc_slow",
@@ -50,15 +50,15 @@ gapless_domain::names! {
     }
 }
 
-/// How often each fault strikes, of a thousand chances that it has. What a chance is, is said where it is rolled for.
+/// The odds of each fault, in a thousand chances. `usual_odds` in `plan.rs` says when a fault has a chance.
 pub type Odds = BTreeMap<Fault, u32>;
 
-/// Rolls for faults, and counts them. Clones share one count.
+/// Rolls for faults and counts them. Clones share one count.
 #[derive(Clone, Debug)]
-pub struct Faults(Arc<Mutex<State>>);
+pub struct Faults(Arc<Mutex<FaultState>>);
 
 #[derive(Debug)]
-struct State {
+struct FaultState {
     odds: Odds,
     dice: BTreeMap<Fault, Dice>,
     struck: BTreeMap<Fault, u64>,
@@ -71,7 +71,7 @@ struct State {
 impl Faults {
     pub fn new(seed: u64, odds: &Odds) -> Self {
         let dice = odds.keys().map(|fault| (*fault, Dice::new(seed, fault.as_str()))).collect();
-        Faults(Arc::new(Mutex::new(State {
+        Faults(Arc::new(Mutex::new(FaultState {
             odds: odds.clone(),
             dice,
             struck: BTreeMap::new(),
@@ -81,7 +81,7 @@ impl Faults {
         })))
     }
 
-    /// Does it strike now? If so it is counted: whoever asks then does it.
+    /// Rolls for a fault and counts it if it strikes. The caller then injects it.
     pub fn strikes(&self, fault: Fault) -> bool {
         self.rolls(fault) && {
             self.count(fault);
@@ -89,13 +89,14 @@ impl Faults {
         }
     }
 
-    /// The same, for a fault that may turn out to be impossible: whoever does it says so by [`Faults::count`].
+    /// Rolls for a fault without counting it, for a fault that may be impossible at this moment. A caller that injects
+    /// it calls [`Faults::count`].
     pub fn rolls(&self, fault: Fault) -> bool {
         let mut state = self.state();
         if state.armed == Some(fault) && !state.calm {
             return true;
         }
-        let State { odds, dice, calm, .. } = &mut *state;
+        let FaultState { odds, dice, calm, .. } = &mut *state;
         let (false, Some(odds), Some(dice)) = (*calm, odds.get(&fault), dice.get_mut(&fault)) else { return false };
         dice.permille(*odds)
     }
@@ -116,13 +117,13 @@ impl Faults {
         self.state().armed = Some(fault);
     }
 
-    /// Is it part of this world at all?
+    /// True if this world can have the fault.
     pub fn has(&self, fault: Fault) -> bool {
         let state = self.state();
         state.scripted.contains(&fault) || state.odds.get(&fault).is_some_and(|odds| *odds > 0)
     }
 
-    /// The storm is over: nothing strikes any more.
+    /// Ends the storm: no fault strikes from now on.
     pub fn calm_down(&self) {
         self.state().calm = true;
     }
@@ -135,7 +136,7 @@ impl Faults {
         self.state().struck.clone()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FaultState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,7 @@
-//! Everything that happened, in order: what the store wrote, what left for the chain, what the chain did, what callers saw.
+//! The history of a world, in order: the writes of the store, the bytes that nodes sent, the blocks of the chain, the
+//! answers that callers got.
 //!
-//! The checkers read it as it grows; a failing seed prints its end in words.
+//! The checks read the history while it grows. A failing seed prints its end as text.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,11 +16,11 @@ use gapless_store::{CommitVerdict, RetentionKind};
 use crate::fault::Fault;
 use crate::stage::Stage;
 
-/// One thing that happened.
+/// One entry of the history.
 #[derive(Clone, Debug)]
 pub enum Moment {
-    // --- The store: at the moment at which it was written. ---
-    /// A row in QUEUED. Whether the caller hears of it is another matter.
+    // --- The store: recorded when the rows are written. ---
+    /// A new intent is QUEUED in the store. The caller may not have got the answer.
     Accepted {
         id: TxId,
         intent: Arc<Intent>,
@@ -30,12 +31,12 @@ pub enum Moment {
     Released {
         lease: Lease,
     },
-    /// All of it is durable.
+    /// The whole commit is durable.
     Committed {
         commit: Arc<LaneCommit>,
         at: Timestamp,
     },
-    /// A commit that the store did not take, in its own words.
+    /// The store refused a commit, with its verdict.
     NotCommitted {
         commit: Arc<LaneCommit>,
         verdict: CommitVerdict,
@@ -48,7 +49,7 @@ pub enum Moment {
         lane: SubmitterId,
         kind: CommandKind,
     },
-    /// A final block of the chain is kept, for whoever follows it next.
+    /// The store keeps a final block of the chain, for the next watcher of that chain.
     FinalKept {
         block: BlockRef,
     },
@@ -57,34 +58,34 @@ pub enum Moment {
         kind: RetentionKind,
         count: u32,
     },
-    /// An operator accepted that the chain is another one.
+    /// An operator accepted the chain as it is, and the store dropped its final block.
     HeadForgotten {
         chain: ChainId,
     },
-    /// Everything that the store wrote since that moment (an index into the history) is gone.
+    /// The store lost all writes since this index of the history.
     StoreLost {
         since: usize,
     },
 
     // --- People. ---
-    /// A caller has seen that it is accepted (P6).
+    /// A caller got the answer that its request is accepted (P6).
     Acknowledged {
         id: TxId,
         lane: SubmitterId,
         request: RequestId,
     },
-    /// A caller has asked for long, and was never told that it is accepted.
+    /// A caller stopped retrying and never got the answer that its request is accepted.
     GaveUp {
         lane: SubmitterId,
         number: u64,
     },
-    /// What an operator did, in words.
+    /// An operator's action, as text.
     Operator {
         what: String,
     },
 
-    // --- Between nodes and the chain. ---
-    /// Bytes left a process for the chain's endpoints.
+    // --- The network between nodes and the chain. ---
+    /// A process sent a transaction to the chain's endpoints.
     Sent {
         by: OwnerId,
         tx: SignedTx,
@@ -94,19 +95,19 @@ pub enum Moment {
     Mined {
         block: ChainBlock,
     },
-    /// A block that only one endpoint has, and shows for a while as if it were canonical.
-    MinedAside {
+    /// A block that only one endpoint has, and shows for a while as canonical.
+    MinedPrivately {
         block: ChainBlock,
     },
-    /// No longer canonical. Newest first, where several go at once.
+    /// A block is no longer canonical. A reorg records its blocks from the newest to the oldest.
     Orphaned {
         block: BlockRef,
     },
-    /// Blocks up to this one are final by the chain's rule.
+    /// All blocks up to this one are final by the chain's rule.
     Final {
         block: BlockRef,
     },
-    /// A chain of another genesis stands in its place. Nothing that was mined before is on it.
+    /// A chain with another genesis replaced the old one. No block of the old chain is on it.
     ChainReset {
         genesis: BlockRef,
     },
@@ -123,11 +124,11 @@ pub enum Moment {
         fault: Fault,
         what: String,
     },
-    /// From here on nothing goes wrong any more.
+    /// The storm is over: no fault strikes from now on.
     Calm,
 }
 
-/// A block as the chain's own history has it.
+/// A block in the chain's own history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainBlock {
     pub block: BlockRef,
@@ -140,7 +141,7 @@ pub struct ChainBlock {
 pub struct ChainTx {
     pub read: SignedPlan,
     pub succeeded: bool,
-    /// Signed by somebody else with the same key, not by any of our nodes.
+    /// Another user of the same key signed the transaction, not one of our nodes.
     pub by_stranger: bool,
 }
 
@@ -149,18 +150,19 @@ impl ChainTx {
         self.read.signed.hash
     }
 
-    /// The number of the intent whose payload it carries; none for a filler, a cancel, or what a stranger sent.
+    /// The number of the intent whose payload the transaction carries. None for a filler, a cancel, or a stranger's
+    /// transaction.
     pub fn effect(&self) -> Option<u64> {
         if self.by_stranger { None } else { effect_of(&self.read.plan.call.data) }
     }
 }
 
-/// Every intent of a world carries a number in its calldata, and no two the same.
+/// The number in the calldata of an intent. Each intent of a world has its own number.
 pub fn effect_of(data: &[u8]) -> Option<u64> {
     data.first_chunk().copied().map(u64::from_be_bytes)
 }
 
-/// Grows as the world goes on. Clones share it.
+/// The list of all moments so far. Clones share it.
 #[derive(Clone, Debug)]
 pub struct History {
     stage: Stage,
@@ -185,7 +187,7 @@ impl History {
         self.moments().is_empty()
     }
 
-    /// What came since the moment with this index.
+    /// All moments from this index on.
     pub fn since(&self, index: usize) -> Vec<(Duration, Moment)> {
         self.moments().get(index..).unwrap_or_default().to_vec()
     }
@@ -196,7 +198,7 @@ impl History {
 }
 
 impl Moment {
-    /// The lane that it is about, if it is about one.
+    /// The lane that the moment belongs to, if it belongs to one.
     pub fn lane(&self) -> Option<&SubmitterId> {
         match self {
             Moment::Accepted { intent, .. } => Some(intent.submitter()),
@@ -210,9 +212,9 @@ impl Moment {
     }
 }
 
-/// In words, for whoever reads a trace.
+/// One line of text, for the reader of a trace.
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::words::moment(self, f)
+        crate::describe::moment(self, f)
     }
 }

@@ -1,23 +1,26 @@
-//! Seeded worlds, to prove it: several nodes with the real engine, watcher and lanes, on a made-up network, database and chain that do
-//! everything to them that the real ones do, and worse. One seed is one world, one thread, and always the same run.
+//! The simulator: seeded worlds that test the promises P1 to P9. A world has several nodes with the real engine,
+//! watcher and lanes, on a simulated network, database and chain that inject faults. One seed decides one world. A
+//! world runs on one thread, and every run of a seed is the same.
 //!
-//! - `dice`, `fault`, `plan`: what the seed decides
+//! - `dice`, `fault`, `world_spec`: randomness, faults and the specification of a world
 //! - `script`: faults at named moments
-//! - `stage`, `node_clock`, `net`: tasks, time, and requests that travel
-//! - `store`, `chain`: the database, and blocks, pools and endpoints
-//! - `process`, `trouble`: nodes, and what happens to them
-//! - `people`: callers, borrowers, operators
-//! - `world`, `outcome`: all of it together, and what became of it
-//! - `run`, `replay`, `shrink`: one world or many, the same one again, and the smallest one that still fails
-//! - `history`, `words`: what happened, and in words
-//! - `check`: the promises, one file each
+//! - `stage`, `node_clock`, `net`: the executor with its simulated time, the clocks of nodes, and requests that travel
+//! - `store`, `chain`: the database; the chain with its blocks, pools and endpoints
+//! - `process`, `process_faults`: the nodes' processes, and the faults that hit them and the database
+//! - `people`: callers, callers that sign by themselves, and operators
+//! - `world`, `outcome`: one running world, and its result
+//! - `run`, `replay`, `shrink`: runs one world or many, prints the command that repeats a world, finds the smallest
+//!   world that still fails
+//! - `history`, `describe`: all moments of a world, and their texts
+//! - `check`: the checks, one file for each promise
 //! - `testing`: the parts that tests of other crates use
 //!
-//! Architecture invariant: nothing here reads a clock, starts a thread inside of a world, or asks the operating system for chance. What
-//! happens next is decided by the seed alone. (`testing` is outside of every world.)
+//! Architecture invariant: the simulator reads no clock, starts no thread inside of a world, and takes no randomness
+//! from the operating system. The seed alone decides what happens next. (`testing` is outside of every world.)
 
 pub mod chain;
 pub mod check;
+mod describe;
 mod dice;
 mod fault;
 pub mod history;
@@ -25,8 +28,8 @@ mod net;
 mod node_clock;
 mod outcome;
 mod people;
-mod plan;
 mod process;
+mod process_faults;
 mod replay;
 mod run;
 mod script;
@@ -34,17 +37,16 @@ mod shrink;
 mod stage;
 mod store;
 pub mod testing;
-mod trouble;
-mod words;
 mod world;
+mod world_spec;
 
 pub use dice::Dice;
 pub use fault::{Fault, Faults, Odds};
-pub use net::{Net, Way};
+pub use net::{Net, TravelTime};
 pub use outcome::{Figures, Outcome};
-pub use plan::{Plan, StoreKind};
-pub use replay::{Changes, command};
+pub use replay::{WorldOverrides, command};
 pub use run::{Batch, Summary, can_make_mistakes, make, run, run_batch, run_traced};
 pub use script::{Cue, Landmark};
 pub use shrink::shrink;
-pub use stage::{Home, Stage};
+pub use stage::{Stage, TaskOwner};
+pub use world_spec::{StoreKind, WorldSpec};

@@ -1,4 +1,4 @@
-//! Requests that travel. What was asked arrives and is done, whatever becomes of who asked.
+//! The network. A request that was sent arrives and is served, also when the process that sent it has ended.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::dice::Dice;
-use crate::stage::{Home, Stage};
+use crate::stage::{Stage, TaskOwner};
 
-/// The way between processes and a server. Clones share its dice.
+/// The network between processes and one server. Clones share its dice.
 #[derive(Clone, Debug)]
 pub struct Net {
     stage: Stage,
@@ -16,9 +16,9 @@ pub struct Net {
     usual: Duration,
 }
 
-/// How long a request is on its way, there and back.
+/// The travel times of a request and of its answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub struct TravelTime {
     pub there: Duration,
     pub back: Duration,
 }
@@ -36,24 +36,29 @@ impl Net {
         with(&mut self.dice.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub fn way(&self) -> Way {
+    pub fn travel_time(&self) -> TravelTime {
         let usual = self.usual;
-        self.roll(|dice| Way { there: dice.latency(usual), back: dice.latency(usual) })
+        self.roll(|dice| TravelTime { there: dice.latency(usual), back: dice.latency(usual) })
     }
 
-    /// `work` is done at the server when the request has arrived; its answer comes back, unless the asker is gone.
-    pub async fn ask<T: Send + 'static>(&self, way: Way, work: impl FnOnce() -> T + Send + 'static) -> T {
+    /// Runs `work` at the server when the request has arrived. The answer travels back; it is dropped if the requesting
+    /// process has ended.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        travel_time: TravelTime,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
         let (answer, answered) = oneshot::channel();
         let stage = self.stage.clone();
-        self.stage.spawn(Home::World, async move {
-            stage.sleep(way.there).await;
+        self.stage.spawn(TaskOwner::World, async move {
+            stage.sleep(travel_time.there).await;
             let done = work();
-            stage.sleep(way.back).await;
+            stage.sleep(travel_time.back).await;
             let _ = answer.send(done);
         });
         match answered.await {
             Ok(done) => done,
-            // The world's tasks are never dropped before they are done, but with the whole world.
+            // The tasks of the world end before their work is done only when the whole world ends.
             Err(_) => std::future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! The outside of one process: its clock, which may run fast or slow and jump, and its tasks.
+//! The clock and the driver of one process. The clock may run fast or slow, and jump ahead.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -10,31 +10,31 @@ use futures_util::future::BoxFuture;
 use gapless_domain::Tick;
 use gapless_engine::{Clock, Driver};
 
-use crate::stage::{Home, Sleep, Stage};
+use crate::stage::{Sleep, Stage, TaskOwner};
 
-/// A monotonic clock as a machine has it: it never goes back, but it is not true time.
+/// A monotonic clock of one machine: it never goes back, but it differs from the simulated time.
 #[derive(Debug)]
 pub(crate) struct NodeClock {
     stage: Stage,
-    state: Mutex<Reading>,
+    state: Mutex<ClockState>,
 }
 
 #[derive(Debug)]
-struct Reading {
-    /// What it showed at a point of true time.
+struct ClockState {
+    /// The time that the clock showed at the simulated time `at`.
     shown: Duration,
     at: Duration,
-    /// How much it gains on true time, in millionths; it may be less than nothing.
+    /// The drift from simulated time, in millionths. A slow clock has a negative drift.
     drift: i64,
-    /// Woken when it jumps.
+    /// The sleepers, which are woken when the clock jumps.
     sleepers: BTreeMap<u64, Waker>,
-    born: u64,
+    next_sleeper: u64,
 }
 
 impl NodeClock {
     pub(crate) fn new(stage: Stage, drift: i64) -> Self {
         let at = stage.now();
-        let reading = Reading { shown: Duration::ZERO, at, drift, sleepers: BTreeMap::new(), born: 0 };
+        let reading = ClockState { shown: Duration::ZERO, at, drift, sleepers: BTreeMap::new(), next_sleeper: 0 };
         NodeClock { stage, state: Mutex::new(reading) }
     }
 
@@ -52,17 +52,17 @@ impl NodeClock {
         state.shown.saturating_add(scale(now.saturating_sub(state.at), state.drift))
     }
 
-    /// The point of true time at which it will show this, if it does not jump.
-    fn true_time_of(&self, shown: Duration) -> Duration {
+    /// The simulated time at which the clock will show `shown`, if it does not jump.
+    fn simulated_time_of(&self, shown: Duration) -> Duration {
         let wait = shown.saturating_sub(self.shows());
         let drift = self.state().drift;
         let micros = wait.as_micros() * 1_000_000 / u128::from((1_000_000 + drift).unsigned_abs().max(1));
-        // One more, so that rounding never wakes anybody too early, again and again.
+        // One microsecond more, so that rounding never wakes a sleeper too early, again and again.
         let wait = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX / 2).saturating_add(1));
         self.stage.now().saturating_add(wait)
     }
 
-    fn state(&self) -> MutexGuard<'_, Reading> {
+    fn state(&self) -> MutexGuard<'_, ClockState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -76,7 +76,7 @@ fn scale(span: Duration, drift: i64) -> Duration {
 #[derive(Clone, Debug)]
 pub(crate) struct NodeDriver {
     pub(crate) stage: Stage,
-    pub(crate) home: Home,
+    pub(crate) task_owner: TaskOwner,
     pub(crate) clock: Arc<NodeClock>,
 }
 
@@ -93,11 +93,11 @@ impl Driver for NodeDriver {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        self.stage.spawn_boxed(self.home, task);
+        self.stage.spawn_boxed(self.task_owner, task);
     }
 }
 
-/// Ends when the node's clock shows a time.
+/// A future that ends when the node's clock shows the time `at`.
 struct NodeSleep {
     clock: Arc<NodeClock>,
     at: Duration,
@@ -116,14 +116,14 @@ impl Future for NodeSleep {
             let clock = Arc::clone(&self.clock);
             let mut state = clock.state();
             let key = self.listening.unwrap_or_else(|| {
-                state.born += 1;
-                state.born
+                state.next_sleeper += 1;
+                state.next_sleeper
             });
             state.sleepers.insert(key, context.waker().clone());
             drop(state);
             self.listening = Some(key);
-            // Counted anew each time: the clock may have jumped.
-            let mut timer = clock.stage.sleep_until(clock.true_time_of(self.at));
+            // Computed again at each poll, because the clock may have jumped.
+            let mut timer = clock.stage.sleep_until(clock.simulated_time_of(self.at));
             if Pin::new(&mut timer).poll(context).is_pending() {
                 self.timer = Some(timer);
                 return Poll::Pending;

@@ -1,4 +1,4 @@
-//! What became of a world, and of many.
+//! The result of a world, and the sums over many worlds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use gapless_store::RetentionKind;
 use crate::check::Violation;
 use crate::fault::Fault;
 use crate::history::{History, Moment};
-use crate::plan::Plan;
+use crate::world_spec::WorldSpec;
 
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    pub plan: Plan,
+    pub plan: WorldSpec,
     pub violation: Option<Violation>,
-    /// The last steps before the violation, in words.
+    /// The last steps before the violation, as text.
     pub tail: Vec<String>,
     pub struck: BTreeMap<Fault, u64>,
     pub figures: Figures,
     pub history: History,
-    /// In the world's own time.
+    /// The simulated time at the end.
     pub simulated: Duration,
     pub steps: u64,
 }
@@ -35,13 +35,13 @@ impl Outcome {
     }
 }
 
-/// What went on in a world, or in many.
+/// Counts of what happened in one world, or in many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     pub worlds: u64,
     pub intents: u64,
     pub commits: u64,
-    /// Commits that the fence refused.
+    /// Commits that the fence refused (P5).
     pub fenced: u64,
     pub takeovers: u64,
     pub sends: u64,

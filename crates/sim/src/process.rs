@@ -1,4 +1,4 @@
-//! One process: a real engine on a driver, a store and a chain of this world; from its start to its end.
+//! One process of a node: a real engine on a simulated driver, store and chain.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
 use crate::net::Net;
 use crate::node_clock::{NodeClock, NodeDriver};
-use crate::plan::Plan;
-use crate::stage::{Crash, Home, Stage};
+use crate::stage::{ProcessCrash, Stage, TaskOwner};
 use crate::store::{Database, DatabaseConnection};
+use crate::world_spec::WorldSpec;
 
-/// What every process of a world is made of.
+/// The parts of a world that its processes use.
 #[derive(Debug)]
-pub(crate) struct Blueprint {
-    pub(crate) plan: Plan,
+pub(crate) struct WorldParts {
+    pub(crate) plan: WorldSpec,
     pub(crate) lanes: Vec<SubmitterId>,
     pub(crate) stage: Stage,
     pub(crate) history: History,
@@ -39,7 +39,7 @@ pub(crate) struct Blueprint {
     pub(crate) ids: Arc<CountedIds>,
 }
 
-/// Ids of transactions, in the order of asking.
+/// Transaction ids that count up in the order of the requests.
 #[derive(Debug, Default)]
 pub(crate) struct CountedIds(AtomicU64);
 
@@ -49,21 +49,21 @@ impl Ids for CountedIds {
     }
 }
 
-/// Whoever is asked throws dice, and takes its time.
+/// A stuck policy that decides at random, after a delay.
 #[derive(Debug)]
-struct Undecided {
-    way: Net,
+struct RandomDecisions {
+    net: Net,
 }
 
 #[async_trait]
-impl StuckPolicy for Undecided {
+impl StuckPolicy for RandomDecisions {
     async fn decide(&self, _: &StuckCase) -> Decision {
-        let decision = self.way.roll(|dice| dice.pick(Decision::ALL).unwrap_or(Decision::Wait));
-        self.way.ask(self.way.way(), move || decision).await
+        let decision = self.net.roll(|dice| dice.pick(Decision::ALL).unwrap_or(Decision::Wait));
+        self.net.ask(self.net.travel_time(), move || decision).await
     }
 }
 
-/// Any fault point may be the last one that a process passes.
+/// A process may crash at any fault point.
 #[derive(Debug)]
 struct CrashPoints {
     faults: Faults,
@@ -76,34 +76,34 @@ impl FaultPoints for CrashPoints {
         if self.faults.strikes(Fault::CrashAtPoint) {
             let what = format!("{} ends at {}", self.owner, point.as_str());
             self.history.tell(Moment::Struck { fault: Fault::CrashAtPoint, what });
-            resume_unwind(Box::new(Crash));
+            resume_unwind(Box::new(ProcessCrash));
         }
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Process {
-    pub(crate) home: Home,
+pub(crate) struct RunningProcess {
+    pub(crate) task_owner: TaskOwner,
     pub(crate) owner: OwnerId,
     pub(crate) intake: Intake,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<NodeClock>,
-    /// What it shows to people.
+    /// The state that the process shows to operators.
     pub(crate) view: Arc<EngineView>,
-    /// None while it drains: then its own task has it.
+    /// None while the engine drains: the task that drains it owns it.
     pub(crate) engine: Option<Engine>,
 }
 
-impl Blueprint {
+impl WorldParts {
     pub(crate) fn terms() -> LeaseTerms {
         LeaseTerms::default()
     }
 
-    /// The `born`th process of this world, on this node.
-    pub(crate) fn start(&self, node: u32, born: u32) -> Result<Process, UnknownChain> {
-        let home = Home::Process(born);
+    /// Starts a process on this node. `born` is its number among all processes of the world.
+    pub(crate) fn start(&self, node: u32, born: u32) -> Result<RunningProcess, UnknownChain> {
+        let task_owner = TaskOwner::Process(born);
         let owner = OwnerId::new(&format!("node-{}", node + 1), u128::from(born));
-        // Machines' clocks are off by some millionths; this one's may be off by a lot.
+        // Most machine clocks drift by some millionths, one in four drifts by up to a fifth.
         let drift = self.to_database.roll(|dice| match dice.below(4) {
             0 => dice.between(0, 400_000) as i64 - 200_000,
             _ => dice.between(0, 200) as i64 - 100,
@@ -111,10 +111,16 @@ impl Blueprint {
         let clock = Arc::new(NodeClock::new(self.stage.clone(), drift));
         let (faults, history) = (self.faults.clone(), self.history.clone());
         let to_database = self.to_database.clone();
-        let store: Arc<dyn Store> =
-            DatabaseConnection::open(&self.database, owner.clone(), to_database, faults.clone(), history.clone(), home);
-        let chain = self.chain.gate(self.to_chain.clone(), faults.clone(), history.clone(), owner.clone());
-        let driver = NodeDriver { stage: self.stage.clone(), home, clock: Arc::clone(&clock) };
+        let store: Arc<dyn Store> = DatabaseConnection::open(
+            &self.database,
+            owner.clone(),
+            to_database,
+            faults.clone(),
+            history.clone(),
+            task_owner,
+        );
+        let chain = self.chain.client(self.to_chain.clone(), faults.clone(), history.clone(), owner.clone());
+        let driver = NodeDriver { stage: self.stage.clone(), task_owner, clock: Arc::clone(&clock) };
         history.tell(Moment::Started { owner: owner.clone() });
         let setup = self.lane_setup();
         let engine = Engine::start(EngineParts {
@@ -122,14 +128,14 @@ impl Blueprint {
             driver: Arc::new(driver) as Arc<dyn Driver>,
             ids: Arc::clone(&self.ids) as Arc<dyn Ids>,
             faults: Arc::new(CrashPoints { faults, history, owner: owner.clone() }),
-            stuck: Arc::new(Undecided { way: self.to_people.clone() }),
+            stuck: Arc::new(RandomDecisions { net: self.to_people.clone() }),
             chains: vec![ChainSetup { chain, watcher: self.watcher(), gas: GasPolicy::default() }],
             lanes: self.lanes.iter().map(|lane| (lane.clone(), Arc::new(setup.clone()))).collect(),
             terms: Self::terms(),
             options: EngineOptions { retention: self.retention(), ..EngineOptions::default() },
         })?;
         let (intake, view) = (engine.intake().clone(), Arc::clone(engine.view()));
-        Ok(Process { home, owner, intake, store, clock, view, engine: Some(engine) })
+        Ok(RunningProcess { task_owner, owner, intake, store, clock, view, engine: Some(engine) })
     }
 
     fn retention(&self) -> RetentionOptions {
@@ -157,7 +163,7 @@ impl Blueprint {
         setup.policy.confirmations.required = plan.confirmations;
         let fees = plan.fees;
         setup.policy.resubmit.interval = fees.resubmits;
-        if let Some((multiplier, most)) = fees.raises {
+        if let Some((multiplier, most)) = fees.bumps {
             let min_interval = fees.resubmits;
             let bump = BumpPolicy { enabled: true, min_interval, max_attempts: most, ..BumpPolicy::default() };
             setup.policy.bump = BumpPolicy { multiplier_permille: multiplier, ..bump };

@@ -1,15 +1,15 @@
-//! How a world is named: its seed, and what was taken away from it.
+//! The command that repeats a world: its seed, and the overrides of its specification.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
 use crate::fault::Fault;
-use crate::plan::{Plan, StoreKind};
+use crate::world_spec::{StoreKind, WorldSpec};
 
-/// What a world has less of than its seed would give it; `None` leaves it as it is.
+/// Overrides of the specification that a seed decides; `None` leaves a value as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct WorldOverrides {
     pub nodes: Option<u32>,
     pub lanes: Option<u32>,
     pub endpoints: Option<u32>,
@@ -17,12 +17,12 @@ pub struct Changes {
     pub storm: Option<Duration>,
     pub people: Option<bool>,
     pub store: Option<StoreKind>,
-    /// Only these faults, of those that the seed has.
+    /// Only these of the seed's faults.
     pub only: Option<BTreeSet<Fault>>,
 }
 
-impl Changes {
-    pub fn apply(&self, mut plan: Plan) -> Plan {
+impl WorldOverrides {
+    pub fn apply(&self, mut plan: WorldSpec) -> WorldSpec {
         plan.nodes = self.nodes.unwrap_or(plan.nodes);
         plan.lanes = self.lanes.unwrap_or(plan.lanes);
         plan.endpoints = self.endpoints.unwrap_or(plan.endpoints);
@@ -36,14 +36,14 @@ impl Changes {
         plan
     }
 
-    /// What makes this plan of the plan of its seed.
-    pub fn of(plan: &Plan) -> Changes {
-        let whole = Plan::of(plan.seed);
+    /// The overrides that turn the specification of the seed into this one.
+    pub fn of(plan: &WorldSpec) -> WorldOverrides {
+        let whole = WorldSpec::of(plan.seed);
         fn differs<T: PartialEq>(here: T, there: T) -> Option<T> {
             (here != there).then_some(here)
         }
-        let faults = |plan: &Plan| plan.odds.keys().copied().collect::<BTreeSet<_>>();
-        Changes {
+        let faults = |plan: &WorldSpec| plan.odds.keys().copied().collect::<BTreeSet<_>>();
+        WorldOverrides {
             nodes: differs(plan.nodes, whole.nodes),
             lanes: differs(plan.lanes, whole.lanes),
             endpoints: differs(plan.endpoints, whole.endpoints),
@@ -56,8 +56,8 @@ impl Changes {
     }
 }
 
-/// As options of `gapless sim`.
-impl fmt::Display for Changes {
+/// The options of `gapless sim`.
+impl fmt::Display for WorldOverrides {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let numbers = [
             ("nodes", self.nodes.map(u64::from)),
@@ -85,9 +85,9 @@ impl fmt::Display for Changes {
     }
 }
 
-/// The command that shows this world again.
-pub fn command(plan: &Plan) -> String {
-    format!("gapless sim --seed {}{}", plan.seed, Changes::of(plan))
+/// The command that repeats this world.
+pub fn command(plan: &WorldSpec) -> String {
+    format!("gapless sim --seed {}{}", plan.seed, WorldOverrides::of(plan))
 }
 
 #[cfg(test)]
@@ -95,12 +95,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_world_is_found_again_by_its_command() {
-        let mut plan = Plan::of(7);
+    fn command_repeats_the_world() {
+        let mut plan = WorldSpec::of(7);
         assert_eq!(command(&plan), "gapless sim --seed 7");
         plan.nodes = 1;
         plan.odds.retain(|fault, _| matches!(fault, Fault::Reorg | Fault::AnswerLost));
-        let changes = Changes::of(&plan);
-        assert_eq!(changes.apply(Plan::of(7)), plan);
+        let changes = WorldOverrides::of(&plan);
+        assert_eq!(changes.apply(WorldSpec::of(7)), plan);
     }
 }

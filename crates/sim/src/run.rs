@@ -1,4 +1,4 @@
-//! Running worlds: one, or many on several threads.
+//! Runs one world, or many on several threads.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,23 +12,23 @@ use crate::check::Violation;
 use crate::fault::Fault;
 use crate::history::{History, Moment};
 use crate::outcome::{Figures, Outcome};
-use crate::plan::Plan;
-use crate::replay::Changes;
+use crate::replay::WorldOverrides;
 use crate::stage::Stage;
 use crate::world::{World, line};
+use crate::world_spec::WorldSpec;
 
 /// Runs one world to its end.
-pub fn run(plan: &Plan) -> Outcome {
+pub fn run(plan: &WorldSpec) -> Outcome {
     run_traced(plan, |_| {})
 }
 
-/// The same, and every moment is told in words.
-pub fn run_traced(plan: &Plan, mut tell: impl FnMut(String)) -> Outcome {
+/// Runs one world to its end, and calls `tell` with every moment as text.
+pub fn run_traced(plan: &WorldSpec, mut tell: impl FnMut(String)) -> Outcome {
     let mut trace = |at: Duration, moment: &Moment| tell(line(at, moment));
     run_watched(plan, &mut trace)
 }
 
-fn run_watched(plan: &Plan, trace: &mut dyn FnMut(Duration, &Moment)) -> Outcome {
+fn run_watched(plan: &WorldSpec, trace: &mut dyn FnMut(Duration, &Moment)) -> Outcome {
     match World::new(plan, trace) {
         Ok(world) => world.run(),
         Err(error) => Outcome {
@@ -49,30 +49,30 @@ fn run_watched(plan: &Plan, trace: &mut dyn FnMut(Duration, &Moment)) -> Outcome
     }
 }
 
-/// Which worlds are run, and how.
+/// The worlds of a run, and its limits.
 #[derive(Clone, Debug)]
 pub struct Batch {
     pub seeds: Range<u64>,
     pub threads: usize,
-    pub changes: Changes,
-    /// Stop when so many have failed.
+    pub changes: WorldOverrides,
+    /// The run stops when so many worlds have failed.
     pub failures_max: usize,
-    /// Made on purpose, in builds that can.
+    /// The planted bug, in builds with the feature `mistakes`.
     pub mistake: Option<Mistake>,
 }
 
-/// What became of many worlds.
+/// The sums over many worlds.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     pub figures: Figures,
     pub struck: BTreeMap<Fault, u64>,
     pub simulated: Duration,
     pub steps: u64,
-    /// By seed.
+    /// The failed worlds, ordered by seed.
     pub failures: Vec<Outcome>,
 }
 
-/// Runs them all; `each` is told of every world as it ends.
+/// Runs all worlds, and calls `each` with the outcome of every world.
 pub fn run_batch(batch: &Batch, each: impl Fn(&Outcome) + Sync) -> Summary {
     let (next, stop) = (AtomicU64::new(batch.seeds.start), AtomicBool::new(false));
     let summary = Mutex::new(Summary::default());
@@ -85,7 +85,7 @@ pub fn run_batch(batch: &Batch, each: impl Fn(&Outcome) + Sync) -> Summary {
                     if seed >= batch.seeds.end {
                         return;
                     }
-                    let outcome = run(&batch.changes.apply(Plan::of(seed)));
+                    let outcome = run(&batch.changes.apply(WorldSpec::of(seed)));
                     each(&outcome);
                     let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
                     summary.add(outcome);
@@ -115,7 +115,7 @@ impl Summary {
     }
 }
 
-/// From here on, on this thread.
+/// Plants a bug on this thread, from now on.
 #[cfg(feature = "mistakes")]
 pub fn make(mistake: Option<Mistake>) {
     gapless_domain::mistakes::make(mistake);
@@ -124,7 +124,7 @@ pub fn make(mistake: Option<Mistake>) {
 #[cfg(not(feature = "mistakes"))]
 pub fn make(_: Option<Mistake>) {}
 
-/// Can this build make mistakes on purpose?
+/// True if this build can plant bugs.
 pub const fn can_make_mistakes() -> bool {
     cfg!(feature = "mistakes")
 }

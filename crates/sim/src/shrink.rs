@@ -1,18 +1,19 @@
-//! The smallest world that still fails in the same way: fewer faults, nodes, lanes, callers, and a shorter storm.
+//! Searches the smallest world that violates the same promise: fewer faults, nodes, lanes and callers, and a shorter
+//! storm.
 
 use std::time::Duration;
 
 use crate::outcome::Outcome;
-use crate::plan::Plan;
 use crate::run::run;
+use crate::world_spec::WorldSpec;
 
-/// Worlds that are tried at the most.
+/// The number of worlds that are tried, at the most.
 const TRIES: u32 = 400;
 
-/// The smallest failing world that was found, and how many were tried.
+/// The smallest failing world that was found, and the number of worlds that were tried.
 pub fn shrink(failed: &Outcome) -> (Outcome, u32) {
     let mut search = Search { best: failed.clone(), tries: 0 };
-    // Taking one thing away may make another one unnecessary.
+    // A removed part may make another part unnecessary, so rounds repeat.
     while search.tries < TRIES && search.round() {}
     (search.best, search.tries)
 }
@@ -23,7 +24,7 @@ struct Search {
 }
 
 impl Search {
-    /// True if anything could be taken away.
+    /// True if this round made the world smaller.
     fn round(&mut self) -> bool {
         let mut smaller = false;
         for fault in self.best.plan.odds.keys().copied().collect::<Vec<_>>() {
@@ -34,7 +35,7 @@ impl Search {
         smaller |= self.less(|plan| &mut plan.lanes);
         smaller |= self.less(|plan| &mut plan.endpoints);
         smaller |= self.less(|plan| &mut plan.intents);
-        // Nothing after the violation matters, if it came during the storm.
+        // A storm that ends just after the violation is long enough.
         if let Some(at) = self.best.violation.as_ref().map(|violation| violation.at) {
             let storm = Duration::from_secs(at.as_secs() + 1);
             smaller |= self.attempt(|plan| plan.storm = plan.storm.min(storm));
@@ -46,8 +47,8 @@ impl Search {
         smaller
     }
 
-    /// By half first, then one by one.
-    fn less(&mut self, part: impl Fn(&mut Plan) -> &mut u32) -> bool {
+    /// Halves a number as long as the world still fails, then decrements it.
+    fn less(&mut self, part: impl Fn(&mut WorldSpec) -> &mut u32) -> bool {
         let mut smaller = false;
         loop {
             let halved = self.attempt(|plan| *part(plan) = (*part(plan) / 2).max(1));
@@ -58,7 +59,7 @@ impl Search {
         }
     }
 
-    fn attempt(&mut self, change: impl FnOnce(&mut Plan)) -> bool {
+    fn attempt(&mut self, change: impl FnOnce(&mut WorldSpec)) -> bool {
         let mut plan = self.best.plan.clone();
         change(&mut plan);
         if plan == self.best.plan || self.tries >= TRIES {

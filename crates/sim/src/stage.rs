@@ -1,6 +1,6 @@
-//! Where everything happens: tasks, timers and true time, on one thread, in an order that only the seed decides.
+//! The executor of a world: tasks, timers and simulated time, on one thread, in an order that only the seed decides.
 //!
-//! Nobody on the stage can tell true time. A node has a clock of its own (`node_clock`), the database has another.
+//! No part of a node can read the simulated time. A node has its own clock (`node_clock`), and so has the database.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,101 +16,101 @@ use futures_util::future::BoxFuture;
 
 use crate::dice::Dice;
 
-/// Whose a task is.
+/// The owner of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Home {
+pub enum TaskOwner {
     /// The network, the database, the chain, people.
     World,
-    /// One process, from its start to its end. A node that is started again is another one.
+    /// One process, from its start to its end. A restarted node is another process.
     Process(u32),
 }
 
-/// Thrown through a task to end its process at this very place.
+/// The panic payload that ends a process at a fault point.
 #[derive(Debug)]
-pub(crate) struct Crash;
+pub(crate) struct ProcessCrash;
 
-/// What one step was.
+/// The result of one step.
 #[derive(Debug)]
 pub enum Stepped {
-    /// Some task went on.
+    /// One task was polled.
     Polled,
-    /// Nobody had anything to do, and time went on to the next timer.
+    /// No task was ready, and time moved on to the next timer.
     TimePassed,
-    /// The process ended itself, at a fault point.
-    Crashed(Home),
-    /// A task panicked: a defect, whatever it was.
-    Panicked(Home, String),
-    /// Nobody will ever do anything again.
+    /// A process ended at a fault point.
+    Crashed(TaskOwner),
+    /// A task panicked, which is a defect.
+    Panicked(TaskOwner, String),
+    /// There is no ready task and no timer left.
     Over,
 }
 
 #[derive(Clone, Default)]
-pub struct Stage(Arc<Inner>);
+pub struct Stage(Arc<StageInner>);
 
 #[derive(Default)]
-struct Inner {
-    /// Woken, in the order in which they were.
+struct StageInner {
+    /// The ids of the woken tasks, in the order of their wake-ups.
     ready: Mutex<Vec<u64>>,
-    state: Mutex<State>,
+    state: Mutex<StageState>,
 }
 
 #[derive(Default)]
-struct State {
+struct StageState {
     now: Duration,
-    tasks: BTreeMap<u64, Task>,
-    born: u64,
+    tasks: BTreeMap<u64, StageTask>,
+    next_id: u64,
     timers: BTreeMap<(Duration, u64), Waker>,
-    paused: BTreeSet<Home>,
-    /// Woken while their process was paused.
+    paused: BTreeSet<TaskOwner>,
+    /// The ids of the tasks that were woken while their process was paused.
     held: Vec<u64>,
 }
 
-struct Task {
-    home: Home,
-    /// None while it is being polled.
+struct StageTask {
+    task_owner: TaskOwner,
+    /// None while the task is polled.
     future: Option<BoxFuture<'static, ()>>,
-    bell: Arc<Bell>,
+    waker: Arc<TaskWaker>,
 }
 
-/// Wakes one task.
-struct Bell {
+/// The waker of one task.
+struct TaskWaker {
     id: u64,
-    rung: AtomicBool,
-    stage: Arc<Inner>,
+    woken: AtomicBool,
+    stage: Arc<StageInner>,
 }
 
-impl Wake for Bell {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.rung.swap(true, Ordering::Relaxed) {
+        if !self.woken.swap(true, Ordering::Relaxed) {
             lock(&self.stage.ready).push(self.id);
         }
     }
 }
 
 impl Stage {
-    /// True time, since the beginning of the world.
+    /// The simulated time since the start of the world.
     pub fn now(&self) -> Duration {
         self.state().now
     }
 
-    pub fn spawn(&self, home: Home, task: impl Future<Output = ()> + Send + 'static) {
-        self.spawn_boxed(home, Box::pin(task));
+    pub fn spawn(&self, task_owner: TaskOwner, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_boxed(task_owner, Box::pin(task));
     }
 
-    pub fn spawn_boxed(&self, home: Home, future: BoxFuture<'static, ()>) {
+    pub fn spawn_boxed(&self, task_owner: TaskOwner, future: BoxFuture<'static, ()>) {
         let mut state = self.state();
-        let id = state.born;
-        state.born += 1;
-        let bell = Arc::new(Bell { id, rung: AtomicBool::new(true), stage: Arc::clone(&self.0) });
-        state.tasks.insert(id, Task { home, future: Some(future), bell });
+        let id = state.next_id;
+        state.next_id += 1;
+        let waker = Arc::new(TaskWaker { id, woken: AtomicBool::new(true), stage: Arc::clone(&self.0) });
+        state.tasks.insert(id, StageTask { task_owner, future: Some(future), waker });
         lock(&self.0.ready).push(id);
     }
 
-    /// Ends when so much true time has passed.
+    /// A future that ends after this span of simulated time.
     pub fn sleep(&self, span: Duration) -> Sleep {
         self.sleep_until(self.now().saturating_add(span))
     }
@@ -119,24 +119,25 @@ impl Stage {
         Sleep { stage: self.clone(), at, timer: None }
     }
 
-    /// Its tasks are gone in the middle of what they were doing.
-    pub fn kill(&self, home: Home) {
+    /// Drops all tasks of a process, wherever they are.
+    pub fn kill(&self, task_owner: TaskOwner) {
         let mut state = self.state();
-        let ids: Vec<u64> = state.tasks.iter().filter(|(_, task)| task.home == home).map(|(id, _)| *id).collect();
-        let dropped: Vec<Task> = ids.iter().filter_map(|id| state.tasks.remove(id)).collect();
-        state.paused.remove(&home);
+        let ids: Vec<u64> =
+            state.tasks.iter().filter(|(_, task)| task.task_owner == task_owner).map(|(id, _)| *id).collect();
+        let dropped: Vec<StageTask> = ids.iter().filter_map(|id| state.tasks.remove(id)).collect();
+        state.paused.remove(&task_owner);
         drop(state);
-        // Without the lock: whatever they hold may wake others when it is dropped.
+        // Dropped without the lock, because a drop may wake other tasks.
         drop(dropped);
     }
 
-    /// The end of the world.
+    /// Drops all tasks and timers, at the end of the world.
     pub fn clear(&self) {
         loop {
             let mut state = self.state();
             let (tasks, timers) = (std::mem::take(&mut state.tasks), std::mem::take(&mut state.timers));
             drop(state);
-            // What is dropped may set others going.
+            // A drop may spawn tasks or set timers, so the loop repeats.
             if tasks.is_empty() && timers.is_empty() {
                 return;
             }
@@ -144,24 +145,24 @@ impl Stage {
         }
     }
 
-    /// Nothing of it goes on until it is resumed; what it asked for arrives meanwhile.
-    pub fn pause(&self, home: Home) {
-        self.state().paused.insert(home);
+    /// Stops all tasks of a process until it is resumed. Its requests still arrive and are served.
+    pub fn pause(&self, task_owner: TaskOwner) {
+        self.state().paused.insert(task_owner);
     }
 
-    pub fn resume(&self, home: Home) {
+    pub fn resume(&self, task_owner: TaskOwner) {
         let mut state = self.state();
-        state.paused.remove(&home);
+        state.paused.remove(&task_owner);
         let held = std::mem::take(&mut state.held);
         drop(state);
         lock(&self.0.ready).extend(held);
     }
 
-    pub fn is_paused(&self, home: Home) -> bool {
-        self.state().paused.contains(&home)
+    pub fn is_paused(&self, task_owner: TaskOwner) -> bool {
+        self.state().paused.contains(&task_owner)
     }
 
-    /// One task goes on, whichever the dice say of those that can; if none can, time passes.
+    /// Polls one ready task, chosen by the dice. If no task is ready, time moves on.
     pub fn step(&self, dice: &mut Dice) -> Stepped {
         loop {
             let id = {
@@ -175,21 +176,27 @@ impl Stage {
             };
             let mut state = self.state();
             let Some(task) = state.tasks.get_mut(&id) else { continue };
-            let home = task.home;
-            if state.paused.contains(&home) {
+            let task_owner = task.task_owner;
+            if state.paused.contains(&task_owner) {
                 state.held.push(id);
                 continue;
             }
             let Some(task) = state.tasks.get_mut(&id) else { continue };
-            let (Some(future), bell) = (task.future.take(), Arc::clone(&task.bell)) else { continue };
+            let (Some(future), waker) = (task.future.take(), Arc::clone(&task.waker)) else { continue };
             drop(state);
-            return self.poll(id, home, future, bell);
+            return self.poll(id, task_owner, future, waker);
         }
     }
 
-    fn poll(&self, id: u64, home: Home, mut future: BoxFuture<'static, ()>, bell: Arc<Bell>) -> Stepped {
-        bell.rung.store(false, Ordering::Relaxed);
-        let waker = Waker::from(bell);
+    fn poll(
+        &self,
+        id: u64,
+        task_owner: TaskOwner,
+        mut future: BoxFuture<'static, ()>,
+        waker: Arc<TaskWaker>,
+    ) -> Stepped {
+        waker.woken.store(false, Ordering::Relaxed);
+        let waker = Waker::from(waker);
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&waker))));
         match polled {
             Ok(Poll::Pending) => {
@@ -212,12 +219,16 @@ impl Stage {
                 drop(future);
                 let task = self.state().tasks.remove(&id);
                 drop(task);
-                if thrown.is::<Crash>() { Stepped::Crashed(home) } else { Stepped::Panicked(home, words_of(&*thrown)) }
+                if thrown.is::<ProcessCrash>() {
+                    Stepped::Crashed(task_owner)
+                } else {
+                    Stepped::Panicked(task_owner, panic_text(&*thrown))
+                }
             }
         }
     }
 
-    /// On to the next timer; false if there is none.
+    /// Moves time on to the next timer. False if there is none.
     fn pass_time(&self) -> bool {
         let mut state = self.state();
         let Some(((at, _), _)) = state.timers.first_key_value() else { return false };
@@ -230,12 +241,12 @@ impl Stage {
         true
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, StageState> {
         lock(&self.0.state)
     }
 }
 
-fn words_of(thrown: &(dyn Any + Send)) -> String {
+fn panic_text(thrown: &(dyn Any + Send)) -> String {
     let text = thrown.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| thrown.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".to_owned())
 }
@@ -250,7 +261,7 @@ impl fmt::Debug for Stage {
     }
 }
 
-/// Ends at a point of true time.
+/// A future that ends at a simulated time.
 #[derive(Debug)]
 pub struct Sleep {
     stage: Stage,
@@ -270,8 +281,8 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         let key = known.unwrap_or_else(|| {
-            state.born += 1;
-            (at, state.born)
+            state.next_id += 1;
+            (at, state.next_id)
         });
         state.timers.insert(key, context.waker().clone());
         drop(state);
@@ -297,7 +308,7 @@ mod tests {
         while !matches!(stage.step(dice), Stepped::Over) {}
     }
 
-    /// Tasks that meet at the same moment go on in an order that only the seed decides.
+    /// Tasks that are ready at the same time run in an order that only the seed decides.
     #[test]
     fn one_seed_is_one_order() {
         let order = |seed: u64| {
@@ -305,7 +316,7 @@ mod tests {
             let seen = Arc::new(Mutex::new(Vec::new()));
             for name in 0..20 {
                 let (seen, stage_) = (Arc::clone(&seen), stage.clone());
-                stage.spawn(Home::World, async move {
+                stage.spawn(TaskOwner::World, async move {
                     stage_.sleep(Duration::from_secs(name % 3)).await;
                     lock(&seen).push((stage_.now().as_secs(), name));
                 });
@@ -319,47 +330,47 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_process_does_nothing_and_goes_on_later() {
+    fn paused_process_continues_after_resume() {
         let (stage, mut dice) = (Stage::default(), Dice::new(1, "pause"));
-        let (home, done) = (Home::Process(1), Arc::new(Mutex::new(None)));
+        let (task_owner, done) = (TaskOwner::Process(1), Arc::new(Mutex::new(None)));
         let (stage_, done_) = (stage.clone(), Arc::clone(&done));
-        stage.spawn(home, async move {
+        stage.spawn(task_owner, async move {
             stage_.sleep(Duration::from_secs(1)).await;
             *lock(&done_) = Some(stage_.now().as_secs());
         });
         let other = stage.clone();
-        stage.spawn(Home::World, async move {
-            // It sleeps by then, whoever was first.
+        stage.spawn(TaskOwner::World, async move {
+            // The other task sleeps by then, in either order.
             other.sleep(Duration::from_millis(500)).await;
-            other.pause(home);
+            other.pause(task_owner);
             other.sleep(Duration::from_millis(8500)).await;
-            other.resume(home);
+            other.resume(task_owner);
         });
         run(&stage, &mut dice);
         assert_eq!(*lock(&done), Some(9));
     }
 
     #[test]
-    fn what_is_killed_is_gone_and_what_throws_is_told() {
+    fn killed_tasks_end_and_crashes_are_reported() {
         let (stage, mut dice) = (Stage::default(), Dice::new(1, "kill"));
         let stage_ = stage.clone();
-        stage.spawn(Home::Process(1), async move {
+        stage.spawn(TaskOwner::Process(1), async move {
             stage_.sleep(Duration::from_secs(5)).await;
             unreachable!("it was killed before");
         });
-        stage.spawn(Home::Process(2), async { std::panic::resume_unwind(Box::new(Crash)) });
+        stage.spawn(TaskOwner::Process(2), async { std::panic::resume_unwind(Box::new(ProcessCrash)) });
         let mut crashed = Vec::new();
         loop {
             match stage.step(&mut dice) {
-                Stepped::Crashed(home) => {
-                    crashed.push(home);
-                    stage.kill(Home::Process(1));
+                Stepped::Crashed(task_owner) => {
+                    crashed.push(task_owner);
+                    stage.kill(TaskOwner::Process(1));
                 }
                 Stepped::Over => break,
-                Stepped::Panicked(home, text) => unreachable!("{home:?}: {text}"),
+                Stepped::Panicked(task_owner, text) => unreachable!("{task_owner:?}: {text}"),
                 _ => {}
             }
         }
-        assert_eq!(crashed, [Home::Process(2)]);
+        assert_eq!(crashed, [TaskOwner::Process(2)]);
     }
 }

@@ -1,4 +1,4 @@
-//! One world: put together, set going, and watched until everything in it has come to rest.
+//! One running world: sets it up, runs it until all lanes are at rest, and shows every moment to the checks.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,50 +9,50 @@ use gapless_domain::{B256, Cursor, LaneState, OwnerId, ProtectCode, SubmitterId}
 use gapless_store::{LaneStatus, NewSubmitter, Store, StoreError};
 
 use crate::chain::ChainWorld;
-use crate::check::{self, Broken, Check, EndState, Picture, Violation, read_end_state};
+use crate::check::{self, Check, CheckFailure, EndState, Violation, WorldView, read_end_state};
 use crate::dice::Dice;
 use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
 use crate::net::Net;
 use crate::outcome::{Figures, Outcome};
 use crate::people;
-use crate::plan::Plan;
-use crate::process::{Blueprint, Process};
+use crate::process::{RunningProcess, WorldParts};
+use crate::process_faults;
 use crate::script::Progress;
-use crate::stage::{Home, Stage, Stepped};
+use crate::stage::{Stage, Stepped, TaskOwner};
 use crate::store::{Database, wait_for};
-use crate::trouble;
+use crate::world_spec::WorldSpec;
 
-/// When nothing goes wrong any more, everything must have ended within this much time, and what the chain itself needs for it.
+/// The time that intents have to end in after the storm. The time that the chain itself needs comes on top.
 const CALM: Duration = Duration::from_secs(300);
-/// Polls without any time passing: more than this is somebody who never stops.
+/// The greatest number of polls without any time passing. More of them mean a task that never stops.
 const BUSY: u64 = 200_000;
 
-/// What the tasks of a world share.
+/// The state that the tasks of a world share.
 #[derive(Debug)]
-pub(crate) struct Scene {
-    pub(crate) blueprint: Blueprint,
+pub(crate) struct SharedWorld {
+    pub(crate) parts: WorldParts,
     /// The process of each node, while one runs there.
-    nodes: Mutex<Vec<Option<Process>>>,
-    /// Processes that were ever started.
+    nodes: Mutex<Vec<Option<RunningProcess>>>,
+    /// The number of processes that were ever started.
     born: AtomicU32,
-    /// Callers who still want something.
+    /// The number of callers that are not done.
     callers: AtomicU32,
-    /// Straight to the database, for whoever looks from outside of the world.
+    /// A direct connection to the database, for checks from outside of the world.
     inspector: Arc<dyn Store>,
 }
 
-impl Scene {
+impl SharedWorld {
     pub(crate) fn stage(&self) -> &Stage {
-        &self.blueprint.stage
+        &self.parts.stage
     }
 
     pub(crate) fn faults(&self) -> &Faults {
-        &self.blueprint.faults
+        &self.parts.faults
     }
 
     pub(crate) fn tell(&self, moment: Moment) {
-        self.blueprint.history.tell(moment);
+        self.parts.history.tell(moment);
     }
 
     pub(crate) fn strike(&self, fault: Fault, what: impl Into<String>) {
@@ -63,65 +63,65 @@ impl Scene {
         self.nodes().len()
     }
 
-    /// Looks at the process of a node, if one runs there.
-    pub(crate) fn with_process<T>(&self, node: usize, look: impl FnOnce(&mut Process) -> T) -> Option<T> {
+    /// Calls `look` with the process of a node, if one runs there.
+    pub(crate) fn with_process<T>(&self, node: usize, look: impl FnOnce(&mut RunningProcess) -> T) -> Option<T> {
         self.nodes().get_mut(node).and_then(Option::as_mut).map(look)
     }
 
-    /// The ways in that are open to callers: intake and store of a process that runs.
-    pub(crate) fn entrance(&self, dice: &mut Dice) -> Option<(gapless_engine::Intake, Arc<dyn Store>)> {
+    /// The intake and the store of a random process that runs, for a caller.
+    pub(crate) fn random_node(&self, dice: &mut Dice) -> Option<(gapless_engine::Intake, Arc<dyn Store>)> {
         let nodes = self.nodes();
-        let open: Vec<&Process> = nodes.iter().flatten().collect();
+        let open: Vec<&RunningProcess> = nodes.iter().flatten().collect();
         let process = open.get(dice.index(open.len()))?;
         Some((process.intake.clone(), Arc::clone(&process.store)))
     }
 
-    /// What some process shows as wrong with the chain.
-    pub(crate) fn chain_trouble(&self) -> Option<ProtectCode> {
-        let chain = self.blueprint.chain.id();
+    /// The finality violation that some process shows, if any.
+    pub(crate) fn finality_violation(&self) -> Option<ProtectCode> {
+        let chain = self.parts.chain.id();
         let nodes = self.nodes();
         let mut shown = nodes.iter().flatten().filter_map(|process| process.view.chain_status(chain));
-        shown.find_map(|status| status.broken().map(|broken| broken.code))
+        shown.find_map(|status| status.broken().map(|violation| violation.code))
     }
 
     pub(crate) fn start(&self, node: usize) {
         let born = self.born.fetch_add(1, Ordering::Relaxed);
-        // Every lane is on the one chain that there is.
-        if let Ok(process) = self.blueprint.start(node as u32, born)
+        // The start cannot fail: every lane is on the only chain.
+        if let Ok(process) = self.parts.start(node as u32, born)
             && let Some(place) = self.nodes().get_mut(node)
         {
             *place = Some(process);
         }
     }
 
-    /// Ends the process of a node where it stands.
+    /// Ends the process of a node at once.
     pub(crate) fn end(&self, node: usize, how: &'static str) {
         let process = self.nodes().get_mut(node).and_then(Option::take);
         if let Some(process) = process {
-            self.stage().kill(process.home);
+            self.stage().kill(process.task_owner);
             self.tell(Moment::Ended { owner: process.owner.clone(), how });
             drop(process);
         }
     }
 
     /// The node on which this process runs.
-    fn node_of(&self, home: Home) -> Option<usize> {
-        self.nodes().iter().position(|process| process.as_ref().is_some_and(|process| process.home == home))
+    fn node_of(&self, task_owner: TaskOwner) -> Option<usize> {
+        self.nodes().iter().position(|process| process.as_ref().is_some_and(|process| process.task_owner == task_owner))
     }
 
-    /// By what the database says, without asking a node.
+    /// True if the lane is paused, read from the database.
     pub(crate) fn is_paused(&self, lane: &SubmitterId) -> bool {
         let status = wait_for(self.inspector.lane_status(std::slice::from_ref(lane)));
         let is_paused = |status: LaneStatus| status.cursor.is_some_and(|cursor| cursor.paused);
         status.is_ok_and(|lanes| lanes.into_iter().flatten().any(is_paused))
     }
 
-    /// Does any pool have something of this lane that its ledger does not know?
+    /// True if a pool has a transaction of this lane that the ledger does not know.
     pub(crate) fn has_unknown_pending(&self, lane: &SubmitterId) -> bool {
         let slots = wait_for(self.inspector.open_slots(lane, None, u32::MAX)).unwrap_or_default();
         let known: BTreeSet<B256> =
             slots.iter().flat_map(|slot| slot.attempts.iter().map(|attempt| attempt.hash)).collect();
-        self.blueprint.chain.waiting(lane).iter().any(|hash| !known.contains(hash))
+        self.parts.chain.waiting(lane).iter().any(|hash| !known.contains(hash))
     }
 
     pub(crate) fn is_empty(&self, node: usize) -> bool {
@@ -136,15 +136,15 @@ impl Scene {
         self.callers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn nodes(&self) -> MutexGuard<'_, Vec<Option<Process>>> {
+    fn nodes(&self) -> MutexGuard<'_, Vec<Option<RunningProcess>>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A world that runs.
+/// A world with its checks.
 pub(crate) struct World<'a> {
-    scene: Arc<Scene>,
-    picture: Picture,
+    shared: Arc<SharedWorld>,
+    view: WorldView,
     checks: Vec<Box<dyn Check>>,
     seen: usize,
     steps: u64,
@@ -156,20 +156,20 @@ pub(crate) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    pub(crate) fn new(plan: &Plan, trace: &'a mut dyn FnMut(Duration, &Moment)) -> Result<World<'a>, StoreError> {
+    pub(crate) fn new(plan: &WorldSpec, trace: &'a mut dyn FnMut(Duration, &Moment)) -> Result<World<'a>, StoreError> {
         let stage = Stage::default();
         let history = History::new(stage.clone());
         let faults = Faults::new(plan.seed, &plan.odds);
         plan.script.iter().for_each(|cue| faults.expect(cue.fault));
         let lanes = lanes(plan.lanes);
-        let database = Database::new(plan.store, Blueprint::terms(), &stage, &history)?;
+        let database = Database::new(plan.store, WorldParts::terms(), &stage, &history)?;
         let inspector = database.open(OwnerId::new("inspector", 0));
         let submitters: Vec<_> = lanes.iter().map(|id| NewSubmitter { id: id.clone(), alias: None }).collect();
         wait_for(inspector.register_submitters(&submitters))?;
         let chain = ChainWorld::new(plan, &lanes, stage.clone(), history.clone());
         let net = |name, millis| Net::new(stage.clone(), Dice::new(plan.seed, name), Duration::from_millis(millis));
-        let picture = Picture::new(&lanes, plan);
-        let blueprint = Blueprint {
+        let view = WorldView::new(&lanes, plan);
+        let parts = WorldParts {
             plan: plan.clone(),
             lanes,
             to_database: net("way to the database", 2),
@@ -184,53 +184,53 @@ impl<'a> World<'a> {
         };
         let nodes = (0..plan.nodes).map(|_| None).collect();
         let (born, callers) = (AtomicU32::new(0), AtomicU32::new(0));
-        let scene = Arc::new(Scene { blueprint, nodes: Mutex::new(nodes), born, callers, inspector });
+        let shared = Arc::new(SharedWorld { parts, nodes: Mutex::new(nodes), born, callers, inspector });
         let (checks, dice) = (check::all(plan), Dice::new(plan.seed, "order"));
         let script = Progress::new(&plan.script);
-        Ok(World { scene, picture, checks, seen: 0, steps: 0, busy: 0, dice, script, trace })
+        Ok(World { shared, view, checks, seen: 0, steps: 0, busy: 0, dice, script, trace })
     }
 
-    /// Until everything has come to rest, or something is wrong.
+    /// Runs until all lanes are at rest, or until a check fails.
     pub(crate) fn run(mut self) -> Outcome {
-        let violation = self.live().err();
-        let scene = &self.scene;
-        let plan = scene.blueprint.plan.clone();
+        let violation = self.run_until_rest().err();
+        let shared = &self.shared;
+        let plan = shared.parts.plan.clone();
         let tail = violation.as_ref().map(|violation| self.tail(violation)).unwrap_or_default();
         let outcome = Outcome {
-            simulated: scene.stage().now(),
+            simulated: shared.stage().now(),
             steps: self.steps,
-            struck: scene.faults().struck(),
-            figures: Figures::of(&scene.blueprint.history),
-            history: scene.blueprint.history.clone(),
+            struck: shared.faults().struck(),
+            figures: Figures::of(&shared.parts.history),
+            history: shared.parts.history.clone(),
             plan,
             violation,
             tail,
         };
-        // Tasks hold the stage, and the stage holds the tasks.
-        self.scene.stage().clear();
+        // Tasks hold the stage and the stage holds the tasks, so they are dropped explicitly.
+        self.shared.stage().clear();
         outcome
     }
 
-    fn live(&mut self) -> Result<(), Violation> {
-        let plan = self.scene.blueprint.plan.clone();
-        for node in 0..self.scene.node_count() {
-            self.scene.start(node);
+    fn run_until_rest(&mut self) -> Result<(), Violation> {
+        let plan = self.shared.parts.plan.clone();
+        for node in 0..self.shared.node_count() {
+            self.shared.start(node);
         }
-        self.scene.blueprint.chain.run(self.scene.faults());
-        trouble::begin(&self.scene);
-        people::arrive(&self.scene);
+        self.shared.parts.chain.run(self.shared.faults());
+        process_faults::spawn_all(&self.shared);
+        people::spawn_all(&self.shared);
         while self.now() < plan.storm {
             self.step()?;
         }
         self.calm_down();
-        // One after the other, in the worst case, each until it is final.
+        // In the worst case the intents become final one after the other.
         let one = plan.block_time * (plan.confirmations + 5);
         let deadline = self.now() + CALM + one * plan.intents;
-        let mut look_at = self.now();
+        let mut next_look = self.now();
         while self.now() < deadline {
             self.step()?;
-            if self.now() >= look_at {
-                look_at = self.now() + Duration::from_secs(1);
+            if self.now() >= next_look {
+                next_look = self.now() + Duration::from_secs(1);
                 if self.is_at_rest(plan.storm) {
                     break;
                 }
@@ -240,16 +240,16 @@ impl<'a> World<'a> {
     }
 
     fn now(&self) -> Duration {
-        self.scene.stage().now()
+        self.shared.stage().now()
     }
 
     fn calm_down(&mut self) {
-        self.scene.faults().calm_down();
-        self.scene.tell(Moment::Calm);
-        for node in 0..self.scene.node_count() {
-            match self.scene.with_process(node, |process| process.home) {
-                Some(home) => self.scene.stage().resume(home),
-                None => self.scene.start(node),
+        self.shared.faults().calm_down();
+        self.shared.tell(Moment::Calm);
+        for node in 0..self.shared.node_count() {
+            match self.shared.with_process(node, |process| process.task_owner) {
+                Some(task_owner) => self.shared.stage().resume(task_owner),
+                None => self.shared.start(node),
             }
         }
     }
@@ -257,40 +257,42 @@ impl<'a> World<'a> {
     fn step(&mut self) -> Result<(), Violation> {
         self.steps += 1;
         self.busy += 1;
-        match self.scene.stage().step(&mut self.dice) {
+        match self.shared.stage().step(&mut self.dice) {
             Stepped::Polled => {}
             Stepped::TimePassed => self.busy = 0,
-            Stepped::Crashed(home) => {
-                if let Some(node) = self.scene.node_of(home) {
-                    self.scene.end(node, "crash");
-                    trouble::start_again(&self.scene, node);
+            Stepped::Crashed(task_owner) => {
+                if let Some(node) = self.shared.node_of(task_owner) {
+                    self.shared.end(node, "crash");
+                    process_faults::restart_later(&self.shared, node);
                 }
             }
-            Stepped::Panicked(home, text) => return Err(self.defect(format!("a task of {home:?} panicked: {text}"))),
+            Stepped::Panicked(task_owner, text) => {
+                return Err(self.defect(format!("a task of {task_owner:?} panicked: {text}")));
+            }
             Stepped::Over => return Err(self.defect("nothing will ever happen again".to_owned())),
         }
         if self.busy > BUSY {
             return Err(self.defect("somebody is busy without end, and no time passes".to_owned()));
         }
-        self.look()
+        self.run_checks()
     }
 
-    /// Shows the checks what has happened.
-    fn look(&mut self) -> Result<(), Violation> {
-        let news = self.scene.blueprint.history.since(self.seen);
+    /// Shows the newest moments to the checks.
+    fn run_checks(&mut self) -> Result<(), Violation> {
+        let news = self.shared.parts.history.since(self.seen);
         for (at, moment) in news {
             (self.trace)(at, &moment);
-            self.script.see(&moment, self.scene.faults());
-            self.picture.apply(self.seen, at, &moment);
+            self.script.see(&moment, self.shared.faults());
+            self.view.apply(self.seen, at, &moment);
             if matches!(moment, Moment::Mined { .. } | Moment::Orphaned { .. } | Moment::Struck { .. }) {
-                for lane in &self.scene.blueprint.lanes {
-                    self.picture.see_balance(lane, self.scene.blueprint.chain.balance(lane));
+                for lane in &self.shared.parts.lanes {
+                    self.view.record_balance(lane, self.shared.parts.chain.balance(lane));
                 }
             }
             self.seen += 1;
             for check in &mut self.checks {
-                if let Err(broken) = check.see(&moment, &self.picture) {
-                    return Err(violation(check.promise(), broken, at));
+                if let Err(failure) = check.see(&moment, &self.view) {
+                    return Err(violation(check.promise(), failure, at));
                 }
             }
         }
@@ -298,19 +300,19 @@ impl<'a> World<'a> {
     }
 
     fn end(&mut self) -> Result<(), Violation> {
-        let (at, picture) = (self.now(), &mut self.picture);
+        let (at, view) = (self.now(), &mut self.view);
         let reading =
-            read_end_state(&*self.scene.inspector, &self.scene.blueprint.lanes, picture.demanded(), picture.excused());
+            read_end_state(&*self.shared.inspector, &self.shared.parts.lanes, view.demanded(), view.excused());
         match wait_for(reading) {
             Ok(state) => {
-                let without_old_lane_events = picture.plan.retention.is_some();
-                picture.close(EndState { without_old_lane_events, ..state });
+                let without_old_lane_events = view.plan.retention.is_some();
+                view.close(EndState { without_old_lane_events, ..state });
             }
             Err(error) => return Err(self.defect(format!("the store cannot be read: {error}"))),
         }
         for check in &mut self.checks {
-            if let Err(broken) = check.end(&self.picture) {
-                return Err(violation(check.promise(), broken, at));
+            if let Err(failure) = check.end(&self.view) {
+                return Err(violation(check.promise(), failure, at));
             }
         }
         Ok(())
@@ -320,20 +322,20 @@ impl<'a> World<'a> {
         Violation { promise: "defect", lane: None, what, at: self.now() }
     }
 
-    /// Callers have gone home, and no lane has anything left to do. A world whose chain began anew does not come to rest by
-    /// itself: its lanes wait for somebody who is not there.
+    /// True if all callers are done and no lane has work left. Excused lanes wait for a decision that is never made, so
+    /// they do not count, but they get some time.
     fn is_at_rest(&self, storm: Duration) -> bool {
-        let excused = self.picture.excused();
+        let excused = self.view.excused();
         if !excused.is_empty() && self.now() < storm + Duration::from_secs(90) {
             return false;
         }
         let waits_for = |lane: &&SubmitterId| !excused.contains(lane);
-        let lanes: Vec<SubmitterId> = self.scene.blueprint.lanes.iter().filter(waits_for).cloned().collect();
-        let has_callers = self.scene.callers.load(Ordering::Relaxed) > 0 && !lanes.is_empty();
-        !has_callers && self.rest(&lanes)
+        let lanes: Vec<SubmitterId> = self.shared.parts.lanes.iter().filter(waits_for).cloned().collect();
+        let has_callers = self.shared.callers.load(Ordering::Relaxed) > 0 && !lanes.is_empty();
+        !has_callers && self.all_at_rest(&lanes)
     }
 
-    fn rest(&self, lanes: &[SubmitterId]) -> bool {
+    fn all_at_rest(&self, lanes: &[SubmitterId]) -> bool {
         let is_open = |cursor: &Cursor| {
             let stopped = cursor.paused || matches!(cursor.state, LaneState::Protect(_));
             stopped || cursor.open_nonce < cursor.next_nonce
@@ -341,14 +343,14 @@ impl<'a> World<'a> {
         let rests = |status: &LaneStatus| {
             status.queued == 0 && status.open == 0 && !status.cursor.as_ref().is_some_and(is_open)
         };
-        let status = wait_for(self.scene.inspector.lane_status(lanes));
+        let status = wait_for(self.shared.inspector.lane_status(lanes));
         status.is_ok_and(|lanes| lanes.iter().flatten().all(rests))
     }
 
-    /// The last steps before a violation, of its lane and of the world, in words.
+    /// The last moments before a violation, of its lane and of the world, as text.
     fn tail(&self, violation: &Violation) -> Vec<String> {
         const STEPS: usize = 60;
-        let all = self.scene.blueprint.history.since(0);
+        let all = self.shared.parts.history.since(0);
         let concerns = |moment: &Moment| match (&violation.lane, moment.lane()) {
             (Some(ours), Some(its)) => ours == its,
             _ => !matches!(moment, Moment::Final { .. }),
@@ -370,12 +372,12 @@ pub(crate) fn line(at: Duration, moment: &Moment) -> String {
     format!("{:>9.3} s  {moment}", at.as_secs_f64())
 }
 
-fn violation(promise: &'static str, broken: Broken, at: Duration) -> Violation {
-    Violation { promise, lane: broken.lane, what: broken.what, at }
+fn violation(promise: &'static str, failure: CheckFailure, at: Duration) -> Violation {
+    Violation { promise, lane: failure.lane, what: failure.what, at }
 }
 
 fn lanes(count: u32) -> Vec<SubmitterId> {
-    // Addresses that people can tell apart at a glance.
+    // Addresses that a reader can tell apart easily.
     let id = |number: u32| format!("eip155:31337:0x{}", format!("{:02x}", 0xA0 + number).repeat(20)).parse().ok();
     (1..=count).filter_map(id).collect()
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gapless_domain::mistakes::Mistake;
 use gapless_sim::check::Violation;
-use gapless_sim::{Changes, Fault, Plan, StoreKind, make, run};
+use gapless_sim::{Fault, StoreKind, WorldOverrides, WorldSpec, make, run};
 
 /// The settings of worlds in which a mistake matters. The default is one node, one lane, a few intents, and no people.
 struct Setting {
@@ -28,8 +28,8 @@ const SMALL: Setting =
     Setting { nodes: 1, lanes: 1, intents: 5, storm_s: 30, people: false, endpoints: None, faults: &[] };
 
 impl Setting {
-    fn plan(&self, seed: u64) -> Plan {
-        let changes = Changes {
+    fn plan(&self, seed: u64) -> WorldSpec {
+        let changes = WorldOverrides {
             nodes: Some(self.nodes),
             lanes: Some(self.lanes),
             endpoints: self.endpoints,
@@ -40,7 +40,7 @@ impl Setting {
             store: Some(StoreKind::Model),
             only: Some(BTreeSet::new()),
         };
-        Plan { odds: BTreeMap::from_iter(self.faults.iter().copied()), ..changes.apply(Plan::of(seed)) }
+        WorldSpec { odds: BTreeMap::from_iter(self.faults.iter().copied()), ..changes.apply(WorldSpec::of(seed)) }
     }
 }
 
@@ -57,7 +57,7 @@ fn is_found(mistake: Mistake, promises: &[&str], within: u64, setting: &Setting)
     assert!(found, "{}: {} No check finds it in {within} worlds.", mistake.name(), mistake.describe());
 }
 
-fn broken_promise(mistake: Mistake, promises: &[&str], plan: &Plan) -> Option<&'static str> {
+fn broken_promise(mistake: Mistake, promises: &[&str], plan: &WorldSpec) -> Option<&'static str> {
     make(Some(mistake));
     let violation = run(plan).violation;
     make(None);

@@ -11,11 +11,11 @@ use gapless_domain::{
     TransitionName, TxState,
 };
 use gapless_sim::history::Moment;
-use gapless_sim::{Cue, Fault, Landmark, Plan, StoreKind, run};
+use gapless_sim::{Cue, Fault, Landmark, StoreKind, WorldSpec, run};
 
 /// A world of one node and one lane, without people and without faults but those of the script.
-fn small(seed: u64, script: &[(Landmark, Fault)]) -> Plan {
-    Plan {
+fn small(seed: u64, script: &[(Landmark, Fault)]) -> WorldSpec {
+    WorldSpec {
         nodes: 1,
         lanes: 1,
         intents: 8,
@@ -28,12 +28,12 @@ fn small(seed: u64, script: &[(Landmark, Fault)]) -> Plan {
         storm: Duration::from_secs(60),
         odds: Default::default(),
         script: script.iter().map(|(after, fault)| Cue { after: *after, fault: *fault }).collect(),
-        ..Plan::of(seed)
+        ..WorldSpec::of(seed)
     }
 }
 
 /// Runs the worlds. None may break a promise, and some must show the scenario.
-fn scenario(worlds: u64, plan: impl Fn(u64) -> Plan, is_shown: impl Fn(&[Moment]) -> bool) {
+fn scenario(worlds: u64, plan: impl Fn(u64) -> WorldSpec, is_shown: impl Fn(&[Moment]) -> bool) {
     let mut shown = 0;
     for seed in 0..worlds {
         let outcome = run(&plan(seed));
@@ -95,7 +95,7 @@ fn own_hashes(moments: &[Moment]) -> Vec<B256> {
 /// again and again, and its intent never ended.
 #[test]
 fn revert_older_than_the_kept_headers_ends() {
-    let plan = |seed| Plan { walk_max: 5, ..small(seed, &[(Landmark::Sent, Fault::CrashAnywhere); 4]) };
+    let plan = |seed| WorldSpec { walk_max: 5, ..small(seed, &[(Landmark::Sent, Fault::CrashAnywhere); 4]) };
     scenario(30, plan, |moments| {
         let is_end = |moment: &Moment| matches!(moment, Moment::Ended { .. });
         let is_start = |moment: &Moment| matches!(moment, Moment::Started { .. });
@@ -168,7 +168,7 @@ fn lost_replacements(moments: &[Moment]) -> Vec<(usize, B256)> {
 fn replacement_lost_by_the_database_is_not_sent_again() {
     let plan = |seed| {
         let plan = small(seed, &[(Landmark::Replaced, Fault::Failover)]);
-        Plan { people: true, intents: 20, ..plan }
+        WorldSpec { people: true, intents: 20, ..plan }
     };
     scenario(30, plan, |moments| {
         lost_replacements(moments).into_iter().any(|(_, hash)| !mined_at(moments, hash).is_empty())
@@ -182,7 +182,7 @@ fn stuck_cancel_ends() {
     let plan = |seed| {
         let mut plan = small(seed, &[(Landmark::CancelWanted, Fault::FeeSpike); 3]);
         (plan.people, plan.intents, plan.fees.tries) = (true, 20, 1);
-        (plan.fees.resubmits, plan.fees.raises) = (Duration::from_secs(4), None);
+        (plan.fees.resubmits, plan.fees.bumps) = (Duration::from_secs(4), None);
         plan
     };
     scenario(20, plan, |moments| {
@@ -200,7 +200,7 @@ fn bump_refused_as_underpriced_is_sent_again() {
         let mut plan = small(seed, &[(Landmark::Sent, Fault::ChainHalt); 3]);
         plan.odds = [(Fault::WrongText, 300)].into();
         // The second bump reaches the cap.
-        plan.fees.raises = Some((1500, 6));
+        plan.fees.bumps = Some((1500, 6));
         (plan.fees.max_price, plan.fees.resubmits) = (5_000_000_000, Duration::from_secs(4));
         plan
     };
@@ -254,7 +254,7 @@ fn transaction_found_during_a_finality_violation_ends() {
 fn loss_is_not_reconciled_by_endpoints_that_lag() {
     let plan = |seed| {
         let script = [(Landmark::Replaced, Fault::Failover), (Landmark::Protected, Fault::EndpointLags)];
-        Plan { people: true, intents: 20, ..small(seed, &script) }
+        WorldSpec { people: true, intents: 20, ..small(seed, &script) }
     };
     scenario(30, plan, |moments| {
         lost_replacements(moments).into_iter().any(|(loss, hash)| {
@@ -275,7 +275,7 @@ fn loss_is_reconciled_while_a_nonce_is_reserved() {
     let plan = |seed| {
         // The slow answer parts the two steps, so that the standby has the reservation when it takes over.
         let plan = small(seed, &[(Landmark::Reserved, Fault::StoreSlow), (Landmark::Sent, Fault::Failover)]);
-        Plan { people: true, intents: 20, ..plan }
+        WorldSpec { people: true, intents: 20, ..plan }
     };
     scenario(30, plan, |moments| {
         let lost = losses(moments);

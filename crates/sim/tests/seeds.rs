@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gapless_sim::{Batch, Changes, Fault, Plan, command, run, run_batch, run_traced};
+use gapless_sim::{Batch, Fault, WorldOverrides, WorldSpec, command, run, run_batch, run_traced};
 
 /// Every check of `gapless_sim::check` holds in worlds with crashes, takeovers, lost answers, null receipts, wrong
 /// answers to sends and reorgs. A consumer that reads only notices has the confirmations of the chain.
@@ -10,7 +10,7 @@ use gapless_sim::{Batch, Changes, Fault, Plan, command, run, run_batch, run_trac
 /// proves N11, N12, N13, N14, S01, S02, S05, S07, S12, S19, R03, R04, R05
 #[test]
 fn promises_hold_in_every_world() {
-    let batch = Batch { seeds: 0..200, threads: 2, changes: Changes::default(), failures_max: 1, mistake: None };
+    let batch = Batch { seeds: 0..200, threads: 2, changes: WorldOverrides::default(), failures_max: 1, mistake: None };
     let summary = run_batch(&batch, |_| {});
     if let Some(failed) = summary.failures.first() {
         let violation = failed.violation.as_ref().unwrap();
@@ -26,7 +26,7 @@ fn promises_hold_in_every_world() {
 fn promises_hold_with_short_retention() {
     let mut moved_out = 0;
     for seed in 300..330 {
-        let mut plan = Plan::of(seed);
+        let mut plan = WorldSpec::of(seed);
         plan.retention = Some(Duration::from_secs(seed % 3));
         let outcome = run(&plan);
         assert_eq!(outcome.violation, None, "seed {seed}\n{}", outcome.tail.join("\n"));
@@ -41,7 +41,7 @@ fn equal_seeds_give_equal_runs() {
     for seed in [3, 14, 15] {
         let traced = move || {
             let mut lines = Vec::new();
-            let outcome = run_traced(&Plan::of(seed), |line| lines.push(line));
+            let outcome = run_traced(&WorldSpec::of(seed), |line| lines.push(line));
             (lines, outcome.steps, outcome.struck)
         };
         let here = traced();
@@ -56,7 +56,7 @@ fn equal_seeds_give_equal_runs() {
 #[test]
 fn worlds_without_faults_end_without_a_strike() {
     for seed in 0..20 {
-        let mut plan = Plan::of(seed);
+        let mut plan = WorldSpec::of(seed);
         plan.odds.clear();
         let outcome = run(&plan);
         assert_eq!(outcome.violation, None, "seed {seed}");

@@ -34,7 +34,7 @@ pub(super) async fn declare_lost(
     query.finish()?;
     let JsonBody(request) = body;
     let reason = request.read()?;
-    let declared = shared.app.store.declare_lost(&NodeText::new(caller.name()), &reason).await;
+    let declared = shared.app.upkeep.declare_lost(&NodeText::new(caller.name()), &reason).await;
     declared.map_err(|error| shared.store_failed(&error))?;
     tracing::warn!(issued_by = caller.name(), reason, "the database was declared to have lost commits");
     Ok(Json(StoreDeclared { declared: StoreDeclarationName::Lost, reason }))
@@ -61,7 +61,7 @@ pub(super) async fn declare_reconciled(
     query.finish()?;
     let JsonBody(request) = body;
     let reason = request.read()?;
-    let declared = shared.app.store.declare_reconciled(&NodeText::new(caller.name()), &reason).await;
+    let declared = shared.app.upkeep.declare_reconciled(&NodeText::new(caller.name()), &reason).await;
     declared.map_err(|error| shared.store_failed(&error))?;
     tracing::warn!(issued_by = caller.name(), reason, "the losses of the database were declared reconciled");
     Ok(Json(StoreDeclared { declared: StoreDeclarationName::Reconciled, reason }))

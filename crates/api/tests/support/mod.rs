@@ -300,6 +300,7 @@ pub(crate) async fn house_with(store: Arc<dyn Store>, limits: ApiLimits) -> Hous
         views: store.clone(),
         intents: store.clone(),
         heads: store.clone(),
+        upkeep: store.clone(),
         intake,
         ids: Arc::new(TimeOrderedIds),
         changes: Arc::clone(&bell) as Arc<dyn Changes>,

@@ -85,7 +85,7 @@ impl Drop for ChainProcess {
 /// The main loop of the chain process.
 pub(crate) fn serve() {
     let mut genesis = Genesis::dev();
-    genesis.limits.pool = PoolLimits::roomy();
+    genesis.limits.pool = PoolLimits::for_benchmarks();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     genesis.timestamp = now - PAST_BLOCKS;
     let chain = DevChain::new(genesis);

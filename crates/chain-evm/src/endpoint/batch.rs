@@ -1,13 +1,13 @@
 //! Splitting calls into batches.
 
-use crate::rpc::{Call, RpcFailure};
+use crate::rpc::{RpcCall, RpcFailure};
 
 /// Nodes take about 5 MB in one request. A batch stays well below.
 const MAX_BATCH_BYTES: usize = 2 << 20;
 
 /// Splits calls into batches of at most `max` calls and [`MAX_BATCH_BYTES`].
-pub(super) fn chunks(calls: &[Call], max: usize) -> Vec<&[Call]> {
-    let size_of_call = |call: &Call| {
+pub(super) fn chunks(calls: &[RpcCall], max: usize) -> Vec<&[RpcCall]> {
+    let size_of_call = |call: &RpcCall| {
         let texts = call.params.as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
         texts.map(str::len).sum::<usize>()
     };
@@ -44,13 +44,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn send(bytes: usize) -> Call {
-        Call::new("eth_sendRawTransaction", json!(["x".repeat(bytes)]))
+    fn send(bytes: usize) -> RpcCall {
+        RpcCall::new("eth_sendRawTransaction", json!(["x".repeat(bytes)]))
     }
 
     #[test]
     fn batches_are_bounded_by_count_and_bytes() {
-        let lens = |calls: &[Call], max| chunks(calls, max).iter().map(|chunk| chunk.len()).collect::<Vec<_>>();
+        let lens = |calls: &[RpcCall], max| chunks(calls, max).iter().map(|chunk| chunk.len()).collect::<Vec<_>>();
         assert_eq!(lens(&vec![send(1); 7], 3), [3, 3, 1]);
         assert_eq!(lens(&[], 3), Vec::<usize>::new());
         assert_eq!(lens(&[send(MAX_BATCH_BYTES), send(1), send(MAX_BATCH_BYTES * 2), send(1)], 100), [1, 1, 1, 1]);

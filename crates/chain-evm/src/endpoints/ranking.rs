@@ -7,7 +7,7 @@ use alloy_primitives::B256;
 use gapless_chain::EndpointHealth;
 use tokio::time::Instant;
 
-use crate::endpoint::{Connectivity, EndpointView, ReportedHead};
+use crate::endpoint::{Connectivity, EndpointSnapshot, ReportedHead};
 
 /// The head of an endpoint that cannot be asked counts for this long after its report.
 const HEAD_COUNTS_FOR: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ pub(crate) struct LagLimits {
 /// The facts about one endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EndpointFacts {
-    pub(super) view: EndpointView,
+    pub(super) view: EndpointSnapshot,
     /// The time when the head of another endpoint rose for the first time since this head changed.
     pub(super) overtaken_at: Option<Instant>,
     /// The endpoint is not paused for transactions.
@@ -278,7 +278,7 @@ impl EndpointRanking {
     }
 
     fn rank(&self, facts: &EndpointFacts, own: &Assessment) -> Rank {
-        let EndpointView { head, is_rate_limited, is_flipping, has_last_request_failed, .. } = facts.view;
+        let EndpointSnapshot { head, is_rate_limited, is_flipping, has_last_request_failed, .. } = facts.view;
         let is_on_our_fork = self.last_head.is_some() && head.and_then(|head| head.hash) == self.last_head;
         Rank {
             is_not_askable: !facts.is_askable(),

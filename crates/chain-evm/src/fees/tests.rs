@@ -3,12 +3,12 @@ use crate::transaction;
 use gapless_domain::{EvmCall, Nonce, Speed, TxPlan};
 use proptest::prelude::*;
 
-fn market(json: &str) -> Market {
+fn market(json: &str) -> FeeMarket {
     let history = serde_json::from_str(json).unwrap();
-    Market { base_fee: Some(100), history, suggested_tip: Some(7), gas_price: Some(1000) }
+    FeeMarket { base_fee: Some(100), history, suggested_tip: Some(7), gas_price: Some(1000) }
 }
 
-fn quote(market: &Market) -> Option<FeeQuote> {
+fn quote(market: &FeeMarket) -> Option<FeeQuote> {
     super::quote(market, &FeeOptions::default())
 }
 
@@ -46,14 +46,14 @@ fn empty_blocks_use_the_suggested_tip() {
 /// proves F04
 #[test]
 fn chain_without_base_fee_has_one_price() {
-    let market = Market { base_fee: None, ..market("{}") };
+    let market = FeeMarket { base_fee: None, ..market("{}") };
     let one = quote(&market).unwrap();
     assert_eq!((one.slow, one.instant), (Fees::Legacy { gas_price: 1000 }, Fees::Legacy { gas_price: 1250 }));
     let floor = FeeOptions { min_fee: 1_200, min_priority_fee: 5_000, ..FeeOptions::default() };
     let [slow, _, _, instant] = tiers(&super::quote(&market, &floor).unwrap());
     assert_eq!((slow, instant), (Fees::Legacy { gas_price: 1200 }, Fees::Legacy { gas_price: 1250 }));
-    assert_eq!(quote(&Market { gas_price: None, ..market.clone() }), None);
-    let free = Market { gas_price: Some(0), ..market };
+    assert_eq!(quote(&FeeMarket { gas_price: None, ..market.clone() }), None);
+    let free = FeeMarket { gas_price: Some(0), ..market };
     assert_eq!(quote(&free).unwrap().fast, Fees::Legacy { gas_price: 0 }, "where gas is free it stays free");
 }
 
@@ -65,7 +65,7 @@ fn configured_floors_and_factor_apply() {
     assert_eq!(with(FeeOptions { min_priority_fee: 50, ..base }), fees(250, 50));
     assert_eq!(with(FeeOptions { min_fee: 10_000, ..base }), fees(10_000, 7));
     assert_eq!(with(FeeOptions { base_fee_factor: 1_125, ..base }), fees(113 + 7, 7), "rounded up");
-    let silent = Market { suggested_tip: None, gas_price: None, ..market.clone() };
+    let silent = FeeMarket { suggested_tip: None, gas_price: None, ..market.clone() };
     let free = FeeOptions { min_priority_fee: 0, ..base };
     assert_eq!(super::quote(&silent, &free).unwrap().standard, fees(200, 0), "a minimum tip of zero is allowed");
 }
@@ -77,7 +77,7 @@ fn arbitrum_quote_has_no_tip() {
     assert_eq!(tiers(&super::quote(&paid, &options).unwrap()), [fees(200, 0); 4]);
 }
 
-fn markets() -> impl Strategy<Value = Market> {
+fn markets() -> impl Strategy<Value = FeeMarket> {
     let tips = proptest::collection::vec(proptest::collection::vec(any::<u128>(), 0..5), 0..12);
     // Realistic prices are drawn as often as extreme ones.
     let price = || prop_oneof![any::<u128>(), 0..1_000_000_000_000_u128];
@@ -86,7 +86,7 @@ fn markets() -> impl Strategy<Value = Market> {
         let reward = tips.iter().map(|tips| tips.iter().map(|tip| U256::from(*tip)).collect()).collect();
         let base_fee_per_gas = vec![U256::from(next)];
         let history = FeeHistory { reward: Some(reward), base_fee_per_gas, ..FeeHistory::default() };
-        Market { base_fee, history, suggested_tip, gas_price: Some(gas_price) }
+        FeeMarket { base_fee, history, suggested_tip, gas_price: Some(gas_price) }
     })
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::endpoint::Endpoint;
 use crate::endpoints::without_verdict;
-use crate::rpc::Call;
+use crate::rpc::RpcCall;
 
 /// The predeploy `GasPriceOracle`.
 const ORACLE: Address = address!("420000000000000000000000000000000000000F");
@@ -28,7 +28,7 @@ pub(crate) async fn data_fee(endpoint: &Endpoint, size: usize) -> Result<U256, C
 
 /// `None` if the contract lacks the method or is not deployed. That is no verdict on a transaction.
 async fn ask(endpoint: &Endpoint, data: Bytes) -> Result<Option<U256>, Classified> {
-    let call = Call::new("eth_call", json!([{ "to": ORACLE, "data": data }, "latest"]));
+    let call = RpcCall::new("eth_call", json!([{ "to": ORACLE, "data": data }, "latest"]));
     match endpoint.ask_one::<Bytes>(call).await {
         Ok(answer) => Ok(<[u8; 32]>::try_from(answer.as_ref()).ok().map(U256::from_be_bytes)),
         Err(classified) if classified.verdict == Verdict::Reverted => Ok(None),

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{count, is_not_found, nonce};
 use crate::endpoint::{CallResult, Endpoint, now};
-use crate::rpc::Call;
+use crate::rpc::RpcCall;
 
 /// The answers of one endpoint. `None` is a missing answer.
 #[derive(Clone, Debug)]
@@ -20,14 +20,15 @@ pub(crate) struct PoolAnswers {
 
 /// The hash of a returned transaction, to check that it is the right one.
 #[derive(Deserialize)]
-struct TransactionRow {
+struct PoolTransactionRow {
     hash: B256,
 }
 
 /// Reads the pending count of an account and looks up hashes. No request is begun after the time-out of one request.
 pub(crate) async fn pool(endpoint: &Endpoint, account: Address, hashes: &[B256]) -> PoolAnswers {
-    let by_hash = |hash: &B256| Call::new("eth_getTransactionByHash", json!([hash]));
-    let calls: Vec<Call> = [count(&account, json!("pending"))].into_iter().chain(hashes.iter().map(by_hash)).collect();
+    let by_hash = |hash: &B256| RpcCall::new("eth_getTransactionByHash", json!([hash]));
+    let calls: Vec<RpcCall> =
+        [count(&account, json!("pending"))].into_iter().chain(hashes.iter().map(by_hash)).collect();
     let until = now() + endpoint.timeout();
     let mut answers = endpoint.ask_limited(&calls, usize::MAX, Some(until)).await.into_iter();
     let pending = answers.next().and_then(|answer| nonce(endpoint, answer).ok());
@@ -37,7 +38,7 @@ pub(crate) async fn pool(endpoint: &Endpoint, account: Address, hashes: &[B256])
 
 fn is_known(endpoint: &Endpoint, hash: B256, answer: CallResult) -> Result<bool, Classified> {
     match answer {
-        Ok(raw) => match endpoint.read::<Option<TransactionRow>>(&raw)? {
+        Ok(raw) => match endpoint.read::<Option<PoolTransactionRow>>(&raw)? {
             None => Ok(false),
             Some(row) if row.hash == hash => Ok(true),
             Some(_) => Err(endpoint.unreadable(raw.get())),

@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 
 use super::{is_missing, is_not_found};
 use crate::endpoint::{CallResult, Endpoint};
-use crate::rpc::Call;
+use crate::rpc::RpcCall;
 
 #[derive(Deserialize)]
-struct BlockRow {
+struct BlockReceiptsRow {
     hash: B256,
     transactions: Vec<B256>,
 }
@@ -68,8 +68,8 @@ pub(crate) async fn block_receipts(
         return receipts_one_by_one(endpoint, block, wanted).await;
     }
     let calls = [
-        Call::new("eth_getBlockReceipts", json!([block.hash])),
-        Call::new("eth_getBlockTransactionCountByHash", json!([block.hash])),
+        RpcCall::new("eth_getBlockReceipts", json!([block.hash])),
+        RpcCall::new("eth_getBlockTransactionCountByHash", json!([block.hash])),
     ];
     let mut answers = endpoint.ask(&calls).await.into_iter();
     let (receipts, count) = (answers.next(), answers.next());
@@ -130,8 +130,8 @@ fn wanted_receipts(rows: &[Box<RawValue>], block: BlockRef, wanted: &Wanted<'_>)
 
 /// The hashes of a block's transactions.
 async fn transactions(endpoint: &Endpoint, block: BlockRef) -> Result<Option<Vec<B256>>, Classified> {
-    let call = Call::new("eth_getBlockByHash", json!([block.hash, false]));
-    let row: Option<BlockRow> = match endpoint.ask_one(call).await {
+    let call = RpcCall::new("eth_getBlockByHash", json!([block.hash, false]));
+    let row: Option<BlockReceiptsRow> = match endpoint.ask_one(call).await {
         Err(classified) if is_not_found(&classified) => return Ok(None),
         answer => answer?,
     };
@@ -162,7 +162,7 @@ pub(crate) async fn receipts(endpoint: &Endpoint, hashes: &[B256]) -> Result<Vec
 }
 
 async fn lookup(endpoint: &Endpoint, hashes: &[B256]) -> Vec<Result<Option<Receipt>, Classified>> {
-    let calls: Vec<Call> = hashes.iter().map(by_hash).collect();
+    let calls: Vec<RpcCall> = hashes.iter().map(by_hash).collect();
     let answers = endpoint.ask(&calls).await;
     let read = |(hash, answer): (&B256, CallResult)| {
         let row: Option<ReceiptRow> = match answer {
@@ -175,6 +175,6 @@ async fn lookup(endpoint: &Endpoint, hashes: &[B256]) -> Vec<Result<Option<Recei
     hashes.iter().zip(answers).map(read).collect()
 }
 
-pub(super) fn by_hash(hash: &B256) -> Call {
-    Call::new("eth_getTransactionReceipt", json!([hash]))
+pub(super) fn by_hash(hash: &B256) -> RpcCall {
+    RpcCall::new("eth_getTransactionReceipt", json!([hash]))
 }

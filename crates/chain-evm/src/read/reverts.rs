@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{is_missing, is_not_found, receipts};
 use crate::endpoint::{CallResult, Endpoint, now};
-use crate::rpc::Call;
+use crate::rpc::RpcCall;
 use crate::transaction::quantity;
 
 /// Traces and replays are expensive for a node, so a batch has few of them.
@@ -21,7 +21,7 @@ const HEAVY_BATCH: usize = 10;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ReceiptRow {
+struct RevertReceiptRow {
     transaction_hash: B256,
     block_number: U64,
     #[serde(default)]
@@ -43,7 +43,7 @@ struct TraceRow {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct TransactionRow {
+struct RevertTransactionRow {
     hash: B256,
     from: Address,
     #[serde(default)]
@@ -62,7 +62,7 @@ struct TransactionRow {
 /// A failed transaction without a reason yet.
 struct Unexplained {
     index: usize,
-    receipt: ReceiptRow,
+    receipt: RevertReceiptRow,
 }
 
 /// The source of a revert reason.
@@ -84,10 +84,10 @@ pub(crate) async fn reverts(
     let mut found: Vec<Option<Revert>> = vec![None; hashes.len()];
     let mut open = Vec::new();
     let mut failure = None;
-    let calls: Vec<Call> = hashes.iter().map(receipts::by_hash).collect();
+    let calls: Vec<RpcCall> = hashes.iter().map(receipts::by_hash).collect();
     for (index, (hash, answer)) in hashes.iter().zip(endpoint.ask(&calls).await).enumerate() {
         let row = match answer {
-            Ok(raw) => endpoint.read::<Option<ReceiptRow>>(&raw),
+            Ok(raw) => endpoint.read::<Option<RevertReceiptRow>>(&raw),
             Err(classified) if is_not_found(&classified) => Ok(None),
             Err(classified) => Err(classified),
         };
@@ -132,8 +132,9 @@ async fn trace(endpoint: &Endpoint, open: &mut Vec<Unexplained>, found: &mut [Op
         return;
     }
     let tracer = json!({ "tracer": "callTracer", "tracerConfig": { "onlyTopCall": true } });
-    let call =
-        |open: &Unexplained| Call::optional("debug_traceTransaction", json!([open.receipt.transaction_hash, tracer]));
+    let call = |open: &Unexplained| {
+        RpcCall::optional("debug_traceTransaction", json!([open.receipt.transaction_hash, tracer]))
+    };
     let answers = endpoint.ask_limited(&open.iter().map(call).collect::<Vec<_>>(), HEAVY_BATCH, Some(until)).await;
     if answers.iter().any(|answer| answer.as_ref().is_err_and(is_unsupported)) {
         tracing::info!(
@@ -172,18 +173,19 @@ fn from_trace(row: TraceRow) -> Option<Revert> {
 }
 
 async fn replay(endpoint: &Endpoint, open: &mut Vec<Unexplained>, found: &mut [Option<Revert>], until: Instant) {
-    let call = |open: &Unexplained| Call::optional("eth_getTransactionByHash", json!([open.receipt.transaction_hash]));
+    let call =
+        |open: &Unexplained| RpcCall::optional("eth_getTransactionByHash", json!([open.receipt.transaction_hash]));
     let mut answers = endpoint.ask(&open.iter().map(call).collect::<Vec<_>>()).await.into_iter();
     let mut rows = Vec::new();
     open.retain(|open| {
         let raw = answers.next().and_then(Result::ok);
-        let row = raw.and_then(|raw| endpoint.read::<Option<TransactionRow>>(&raw).ok().flatten());
+        let row = raw.and_then(|raw| endpoint.read::<Option<RevertTransactionRow>>(&raw).ok().flatten());
         let row = row.filter(|row| row.hash == open.receipt.transaction_hash);
         let is_known = row.is_some();
         rows.extend(row);
         is_known
     });
-    let calls: Vec<Call> = open.iter().zip(&rows).map(|(open, row)| replay_call(open, row)).collect();
+    let calls: Vec<RpcCall> = open.iter().zip(&rows).map(|(open, row)| replay_call(open, row)).collect();
     let answers = endpoint.ask_limited(&calls, HEAVY_BATCH, Some(until)).await;
     for ((open, row), answer) in open.iter().zip(&rows).zip(answers) {
         store(found, open, from_replay(&open.receipt, row, answer));
@@ -191,7 +193,7 @@ async fn replay(endpoint: &Endpoint, open: &mut Vec<Unexplained>, found: &mut [O
 }
 
 /// The replay of a call. It has no prices, because the balance at that time does not matter.
-fn replay_call(open: &Unexplained, row: &TransactionRow) -> Call {
+fn replay_call(open: &Unexplained, row: &RevertTransactionRow) -> RpcCall {
     let mut call = json!({
         "from": row.from, "to": row.to, "gas": quantity(U256::from(row.gas)), "value": quantity(row.value),
         "input": row.input,
@@ -202,10 +204,10 @@ fn replay_call(open: &Unexplained, row: &TransactionRow) -> Call {
         }
     }
     let parent = open.receipt.block_number.to::<u64>().saturating_sub(1);
-    Call::optional("eth_call", json!([call, quantity(U256::from(parent))]))
+    RpcCall::optional("eth_call", json!([call, quantity(U256::from(parent))]))
 }
 
-fn from_replay(receipt: &ReceiptRow, row: &TransactionRow, answer: CallResult) -> Option<Revert> {
+fn from_replay(receipt: &RevertReceiptRow, row: &RevertTransactionRow, answer: CallResult) -> Option<Revert> {
     let used_all_gas = receipt.gas_used == row.gas;
     match answer {
         // The replay was not executed.

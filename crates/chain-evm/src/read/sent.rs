@@ -17,12 +17,12 @@ use serde_json::value::RawValue;
 
 use super::is_not_found;
 use crate::endpoint::{CallResult, Endpoint};
-use crate::rpc::Call;
+use crate::rpc::RpcCall;
 use crate::transaction::{quantity, read_mined};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct BlockRow {
+struct FullBlockRow {
     number: U64,
     hash: B256,
     parent_hash: B256,
@@ -44,22 +44,22 @@ pub(crate) async fn sent_by(
     sender: Address,
     numbers: RangeInclusive<u64>,
 ) -> Result<Vec<Option<SentInBlock>>, Classified> {
-    let whole = |number| Call::new("eth_getBlockByNumber", json!([quantity(U256::from(number)), true]));
-    let calls: Vec<Call> = numbers.clone().map(whole).collect();
+    let whole = |number| RpcCall::new("eth_getBlockByNumber", json!([quantity(U256::from(number)), true]));
+    let calls: Vec<RpcCall> = numbers.clone().map(whole).collect();
     let read = |(number, answer): (u64, CallResult)| {
-        let row: Option<BlockRow> = match answer {
+        let row: Option<FullBlockRow> = match answer {
             Ok(raw) => endpoint.read(&raw)?,
             Err(classified) if is_not_found(&classified) => None,
             Err(classified) => return Err(classified),
         };
-        let sent = |row: BlockRow| sent_in(endpoint, sender, &row);
+        let sent = |row: FullBlockRow| sent_in(endpoint, sender, &row);
         row.filter(|row| row.number.to::<u64>() == number).map(sent).transpose()
     };
     let answers = endpoint.ask_limited(&calls, endpoint.blocks_max(), None).await;
     numbers.zip(answers).map(read).collect()
 }
 
-fn sent_in(endpoint: &Endpoint, sender: Address, row: &BlockRow) -> Result<SentInBlock, Classified> {
+fn sent_in(endpoint: &Endpoint, sender: Address, row: &FullBlockRow) -> Result<SentInBlock, Classified> {
     // A node may have pruned the transactions and kept the header.
     let has_transactions = row.transactions_root.is_some_and(|root| root != EMPTY_ROOT_HASH && !root.is_zero());
     if row.transactions.is_empty() && has_transactions {

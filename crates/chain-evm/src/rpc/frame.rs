@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{Call, Exchange, Reply, RpcFailure};
+use super::{Exchange, Reply, RpcCall, RpcFailure};
 
 /// The body of a request. A single call is no batch, so that nodes without batches take it too.
-pub(super) fn encode(calls: &[Call]) -> Vec<u8> {
+pub(super) fn encode(calls: &[RpcCall]) -> Vec<u8> {
     let bodies: Vec<Value> =
         calls.iter().zip(0_u64..).map(|(call, id)| request(id, call.method, &call.params)).collect();
     match bodies.as_slice() {
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn single_call_is_encoded_without_brackets() {
-        let call = Call::new("eth_chainId", json!([]));
+        let call = RpcCall::new("eth_chainId", json!([]));
         assert_eq!(encode(std::slice::from_ref(&call)).first(), Some(&b'{'));
         assert_eq!(encode(&[call.clone(), call]).first(), Some(&b'['));
     }

@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
 
 use super::frame::{decode, encode, refuses_batches};
-use super::{Call, Exchange, MAX_ERROR_BYTES, MAX_RESPONSE_BYTES, RpcFailure};
+use super::{Exchange, MAX_ERROR_BYTES, MAX_RESPONSE_BYTES, RpcCall, RpcFailure};
 
 /// Servers and load balancers usually allow more, so the client closes an idle connection first.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -56,7 +56,7 @@ impl HttpTransport {
         Ok(HttpTransport { client, uri, authorization })
     }
 
-    pub(super) async fn exchange(&self, calls: &[Call]) -> Exchange {
+    pub(super) async fn exchange(&self, calls: &[RpcCall]) -> Exchange {
         match self.post(encode(calls)).await {
             Ok(body) => decode(&body, calls.len()),
             Err(failure) if calls.len() > 1 && refuses_batches(&failure) => Exchange::BatchRefused(failure),

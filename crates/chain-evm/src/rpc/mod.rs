@@ -25,21 +25,21 @@ pub(crate) const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// One JSON-RPC call.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct RpcCall {
     pub(crate) method: &'static str,
     pub(crate) params: Value,
     /// A failure of this call does not count against the endpoint's health.
     pub(crate) optional: bool,
 }
 
-impl Call {
+impl RpcCall {
     pub(crate) fn new(method: &'static str, params: Value) -> Self {
-        Call { method, params, optional: false }
+        RpcCall { method, params, optional: false }
     }
 
     /// A call of a method that many nodes lack or restrict.
     pub(crate) fn optional(method: &'static str, params: Value) -> Self {
-        Call { method, params, optional: true }
+        RpcCall { method, params, optional: true }
     }
 }
 
@@ -144,7 +144,7 @@ pub(crate) enum Transport {
 
 impl Transport {
     /// Sends calls and waits for their replies. The caller sets the time-out: this never ends while the node is silent.
-    pub(crate) async fn exchange(&self, calls: &[Call]) -> Exchange {
+    pub(crate) async fn exchange(&self, calls: &[RpcCall]) -> Exchange {
         match self {
             Transport::Http(transport) => transport.exchange(calls).await,
             Transport::WebSocket(transport) => transport.exchange(calls).await,

@@ -32,7 +32,7 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use super::frame::{Response, request};
 use super::quick_ack::QuickAckStream;
-use super::{Call, Exchange, MAX_RESPONSE_BYTES, Reply, RpcFailure};
+use super::{Exchange, MAX_RESPONSE_BYTES, Reply, RpcCall, RpcFailure};
 use crate::endpoint::now;
 use crate::jitter;
 
@@ -66,7 +66,7 @@ pub(crate) struct WebSocketTransport {
 
 /// A call that waits for its reply.
 struct PendingCall {
-    call: Call,
+    call: RpcCall,
     reply: oneshot::Sender<Reply>,
 }
 
@@ -98,7 +98,7 @@ impl WebSocketTransport {
     }
 
     /// Calls are pipelined, so there are no batches.
-    pub(super) async fn exchange(&self, calls: &[Call]) -> Exchange {
+    pub(super) async fn exchange(&self, calls: &[RpcCall]) -> Exchange {
         let mut receivers = Vec::with_capacity(calls.len());
         for call in calls {
             let (reply, receiver) = oneshot::channel();
@@ -292,7 +292,7 @@ impl ConnectionTask {
     fn handle(&self, message: &Message, open: &mut HashMap<u64, oneshot::Sender<Reply>>) {
         let Message::Text(text) = message else { return };
         if let Ok(Notification { params: Params { result } }) = serde_json::from_str(text) {
-            let number = serde_json::from_str::<HeadRow>(result.get()).ok().map(|head| head.number.to());
+            let number = serde_json::from_str::<NewHeadRow>(result.get()).ok().map(|head| head.number.to());
             return (self.on_head)(number);
         }
         let Ok(response) = serde_json::from_str::<Response<'_>>(text) else { return };
@@ -328,7 +328,7 @@ struct Params<'a> {
 }
 
 #[derive(Deserialize)]
-struct HeadRow {
+struct NewHeadRow {
     number: alloy_primitives::U64,
 }
 

@@ -6,7 +6,7 @@ use alloy_primitives::B256;
 
 use super::Core;
 use crate::block::Block;
-use crate::state::Changes;
+use crate::state::StateChanges;
 
 /// A chain up to its tip: the canonical blocks up to `fork`, then blocks that are not canonical, oldest first.
 #[derive(Clone, Debug)]
@@ -56,8 +56,8 @@ impl Core {
     }
 
     /// The combined changes of the orphaned blocks of a branch, up to a block number.
-    pub(crate) fn changes_of_branch(&self, branch: &Branch, up_to: u64) -> Changes {
-        let mut all = Changes::default();
+    pub(crate) fn changes_of_branch(&self, branch: &Branch, up_to: u64) -> StateChanges {
+        let mut all = StateChanges::default();
         for block in branch.blocks.iter().take_while(|block| block.number() <= up_to) {
             let Some(changes) = self.orphan_changes.get(&block.hash) else { continue };
             all.accounts.extend(&changes.accounts);

@@ -12,11 +12,11 @@ use alloy_primitives::{B64, B256, Bloom, Bytes, U256, keccak256, logs_bloom};
 use alloy_rlp::Encodable;
 use revm::context::result::ExecutionResult;
 
-use super::{Core, Pending};
+use super::{Core, PendingBlock};
 use crate::block::{Block, Receipt};
 use crate::execute::{BlockContext, Executor, Ledger};
 use crate::genesis::Genesis;
-use crate::state::{Account, Changes, StateAt};
+use crate::state::{Account, StateAt, StateChanges};
 use crate::tx::Tx;
 
 /// The `extraData` of every block.
@@ -26,18 +26,18 @@ const LEAST_TX_GAS: u64 = 21_000;
 
 /// The inputs of a block.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct BlockPlan {
     pub(super) timestamp: u64,
     pub(super) base_fee: u64,
-    pub(super) txs: Txs,
+    pub(super) txs: TxSource,
 }
 
 #[derive(Debug)]
-pub(super) enum Txs {
+pub(super) enum TxSource {
     /// The best transactions of the pool.
     Best,
     /// These transactions of the pool, in this order. Transactions that cannot be executed are left out.
-    These(Vec<B256>),
+    Listed(Vec<B256>),
 }
 
 impl Core {
@@ -73,21 +73,22 @@ impl Core {
     }
 
     /// The pending block and its changes. Built on first use, and cached until the chain or the pool changes.
-    pub(crate) fn pending(&self) -> Arc<Pending> {
+    pub(crate) fn pending(&self) -> Arc<PendingBlock> {
         if let Some(pending) = self.pending.borrow().as_ref() {
             return pending.clone();
         }
         let timestamp = self.now().max(self.head().timestamp() + 1);
-        let (block, changes) = self.build(&Plan { timestamp, base_fee: self.next_base_fee(), txs: Txs::Best });
-        let pending = Arc::new(Pending { block: Arc::new(block), changes });
+        let (block, changes) =
+            self.build(&BlockPlan { timestamp, base_fee: self.next_base_fee(), txs: TxSource::Best });
+        let pending = Arc::new(PendingBlock { block: Arc::new(block), changes });
         self.pending.replace(Some(pending.clone()));
         pending
     }
 
-    pub(super) fn build(&self, plan: &Plan) -> (Block, Changes) {
+    pub(super) fn build(&self, plan: &BlockPlan) -> (Block, StateChanges) {
         let context = self.next_context(plan.timestamp, plan.base_fee);
         let ledger = Ledger::on(&self.state, self.state.newest(), &self.blocks);
-        let mut filling = Filling {
+        let mut builder = BlockBuilder {
             executor: Executor::strict(ledger, context),
             base_fee: plan.base_fee,
             gas_left: context.gas_limit,
@@ -97,31 +98,31 @@ impl Core {
             receipts: Vec::new(),
         };
         match &plan.txs {
-            Txs::Best => {
+            TxSource::Best => {
                 let mut selection = self.pool.select(plan.base_fee);
                 while let Some(tx) = selection.best() {
-                    if filling.gas_left < LEAST_TX_GAS {
+                    if builder.gas_left < LEAST_TX_GAS {
                         break;
                     }
                     // A transaction that does not fit or cannot be paid for only blocks the rest of its account.
-                    match filling.put(tx) {
-                        true => selection.taken(),
+                    match builder.put(tx) {
+                        true => selection.pop_best(),
                         false => selection.skip_account(),
                     }
                 }
             }
-            Txs::These(hashes) => {
+            TxSource::Listed(hashes) => {
                 for tx in hashes.iter().filter_map(|hash| self.pool.get(*hash)) {
-                    filling.put(tx.clone());
+                    builder.put(tx.clone());
                 }
             }
         }
-        self.seal(context, filling)
+        self.seal(context, builder)
     }
 
-    fn seal(&self, context: BlockContext, filling: Filling<'_>) -> (Block, Changes) {
-        let changes = filling.executor.into_changes();
-        let (txs, receipts) = (filling.txs, filling.receipts);
+    fn seal(&self, context: BlockContext, builder: BlockBuilder<'_>) -> (Block, StateChanges) {
+        let changes = builder.executor.into_changes();
+        let (txs, receipts) = (builder.txs, builder.receipts);
         let envelopes: Vec<_> = txs.iter().map(|tx| &tx.envelope).collect();
         let sealed: Vec<_> = txs.iter().zip(&receipts).map(|(tx, receipt)| consensus_receipt(tx, receipt)).collect();
         let mut bloom = Bloom::ZERO;
@@ -138,7 +139,7 @@ impl Core {
             logs_bloom: bloom,
             number: context.number,
             gas_limit: context.gas_limit,
-            gas_used: filling.gas_used,
+            gas_used: builder.gas_used,
             timestamp: context.timestamp,
             mix_hash: context.prevrandao,
             ..header_of_no_block(context.base_fee)
@@ -156,7 +157,7 @@ impl Core {
 }
 
 /// A block under construction.
-struct Filling<'a> {
+struct BlockBuilder<'a> {
     executor: Executor<'a>,
     base_fee: u64,
     gas_left: u64,
@@ -166,7 +167,7 @@ struct Filling<'a> {
     receipts: Vec<Receipt>,
 }
 
-impl Filling<'_> {
+impl BlockBuilder<'_> {
     /// Executes a transaction and adds it to the block. False if it does not fit or cannot be executed.
     fn put(&mut self, tx: Arc<Tx>) -> bool {
         if tx.gas_limit() > self.gas_left {
@@ -205,8 +206,8 @@ pub(crate) fn base_fee_after(header: &Header) -> u64 {
 }
 
 /// Block 0 and the state in it.
-pub(super) fn genesis_block(genesis: &Genesis) -> (Block, Changes) {
-    let mut changes = Changes::default();
+pub(super) fn genesis_block(genesis: &Genesis) -> (Block, StateChanges) {
+    let mut changes = StateChanges::default();
     for account in &genesis.accounts {
         let code_hash = keccak256(&account.code);
         if !account.code.is_empty() {

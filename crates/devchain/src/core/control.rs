@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 
-use super::build::{Plan, Txs};
+use super::build::{BlockPlan, TxSource};
 use super::op::{Edit, MinedBlock, Op, SentTx};
-use super::{Core, Delayed};
+use super::{Core, DelayedSend};
 use crate::block::{Block, ChainEvent};
 use crate::error::ChainError;
 use crate::pool::PoolError;
-use crate::state::{Account, Changes};
+use crate::state::{Account, StateChanges};
 use crate::tx::Tx;
 
 impl Core {
@@ -19,7 +19,7 @@ impl Core {
     pub(crate) fn send(&mut self, txs: Vec<Result<Tx, PoolError>>) -> Vec<Result<B256, PoolError>> {
         let mut ops = Vec::new();
         let mut answers: Vec<_> = txs.into_iter().map(|tx| self.send_one(tx?, &mut ops)).collect();
-        if let Err(error) = self.write(&ops, Durable::WithAnswer) {
+        if let Err(error) = self.write(&ops, Durability::WithAnswer) {
             let why = error.to_string();
             for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
                 *answer = Err(PoolError::Storage { why: why.clone() });
@@ -29,26 +29,26 @@ impl Core {
     }
 
     fn send_one(&mut self, tx: Tx, ops: &mut Vec<Op>) -> Result<B256, PoolError> {
-        if let Some(why) = &self.lost {
+        if let Some(why) = &self.journal_error {
             return Err(PoolError::Storage { why: why.clone() });
         }
         let hash = tx.hash;
         let sent = SentTx { from: tx.from, raw: tx.raw.clone() };
-        let (pool, ground) = self.pool_and_ground();
-        let outcome = pool.add(Arc::new(tx), ground);
+        let (pool, context) = self.pool_and_head_context();
+        let outcome = pool.add(Arc::new(tx), context);
         // A refused transaction may also have evicted others, as in geth.
         let evicted = pool.take_evicted();
         let was_evicted = evicted.contains(&hash);
-        let risen = outcome.inspect(|_| ops.push(Op::Send(sent)));
+        let promoted = outcome.inspect(|_| ops.push(Op::Send(sent)));
         ops.extend(evicted.into_iter().map(Op::Drop));
-        let risen = risen?;
-        self.changed();
+        let promoted = promoted?;
+        self.drop_pending_block();
         // An executable transaction gets a block of its own. A queued one waits for its nonce.
-        let makes_block = self.automine && !was_evicted && !risen.is_empty();
-        self.publish_pending(risen);
+        let makes_block = self.automine && !was_evicted && !promoted.is_empty();
+        self.publish_pending(promoted);
         if makes_block {
             let storage = |error: ChainError| PoolError::Storage { why: error.to_string() };
-            self.write(&std::mem::take(ops), Durable::Later).map_err(storage)?;
+            self.write(&std::mem::take(ops), Durability::Later).map_err(storage)?;
             let now = self.now();
             self.mine(now).map_err(storage)?;
         }
@@ -56,62 +56,62 @@ impl Core {
     }
 
     pub(crate) fn delay(&mut self, tx: Tx, until: u64) -> Result<B256, ChainError> {
-        self.usable()?;
+        self.check_journal()?;
         let limit = self.genesis.limits.delayed_sends;
         if self.delayed.len() >= limit {
             return Err(ChainError::TooManyDelayed(limit));
         }
         let (hash, sent) = (tx.hash, SentTx { from: tx.from, raw: tx.raw.clone() });
-        self.delayed.push(Delayed { until, tx: Arc::new(tx) });
-        self.write(&[Op::Delay { until, tx: sent }], Durable::WithAnswer)?;
+        self.delayed.push(DelayedSend { until, tx: Arc::new(tx) });
+        self.write(&[Op::Delay { until, tx: sent }], Durability::WithAnswer)?;
         Ok(hash)
     }
 
     pub(crate) fn drop_tx(&mut self, hash: B256) -> Result<bool, ChainError> {
-        self.usable()?;
+        self.check_journal()?;
         let was_there = self.pool.remove(hash).is_some();
         if was_there {
-            self.changed();
-            self.write(&[Op::Drop(hash)], Durable::WithAnswer)?;
+            self.drop_pending_block();
+            self.write(&[Op::Drop(hash)], Durability::WithAnswer)?;
         }
         Ok(was_there)
     }
 
     pub(crate) fn drop_all_txs(&mut self) -> Result<usize, ChainError> {
-        self.usable()?;
+        self.check_journal()?;
         let count = self.pool.clear();
-        self.changed();
-        self.write(&[Op::DropAll], Durable::WithAnswer)?;
+        self.drop_pending_block();
+        self.write(&[Op::DropAll], Durability::WithAnswer)?;
         Ok(count)
     }
 
     // --- Blocks. ---
 
     pub(crate) fn mine(&mut self, timestamp: u64) -> Result<Arc<Block>, ChainError> {
-        self.mine_of(timestamp, Txs::Best)
+        self.mine_of(timestamp, TxSource::Best)
     }
 
     /// Mines a block without transactions. The pool stays unchanged.
     pub(crate) fn mine_empty(&mut self, timestamp: u64) -> Result<Arc<Block>, ChainError> {
-        self.mine_of(timestamp, Txs::These(Vec::new()))
+        self.mine_of(timestamp, TxSource::Listed(Vec::new()))
     }
 
-    fn mine_of(&mut self, timestamp: u64, txs: Txs) -> Result<Arc<Block>, ChainError> {
-        self.usable()?;
+    fn mine_of(&mut self, timestamp: u64, txs: TxSource) -> Result<Arc<Block>, ChainError> {
+        self.check_journal()?;
         let timestamp = self.next_timestamp.take().unwrap_or(timestamp);
         let (block, ops) = self.produce(timestamp, None, txs);
-        self.write(&ops, Durable::WithBlock)?;
+        self.write(&ops, Durability::WithBlock)?;
         self.publish(ChainEvent::NewHead(block.clone()));
         Ok(block)
     }
 
     /// Builds the next block and makes it the head. The caller records the operations and publishes the event.
-    pub(super) fn produce(&mut self, timestamp: u64, base_fee: Option<u64>, txs: Txs) -> (Arc<Block>, Vec<Op>) {
+    pub(super) fn produce(&mut self, timestamp: u64, base_fee: Option<u64>, txs: TxSource) -> (Arc<Block>, Vec<Op>) {
         let timestamp = timestamp.max(self.head().timestamp() + 1);
         let mut ops = self.release_delayed();
         let base_fee = base_fee.unwrap_or_else(|| self.next_base_fee());
         self.next_base_fee = None;
-        let (block, changes) = self.build(&Plan { timestamp, base_fee, txs });
+        let (block, changes) = self.build(&BlockPlan { timestamp, base_fee, txs });
         let block = Arc::new(block);
         self.root = block.header.state_root;
         self.state.push(&changes);
@@ -122,11 +122,11 @@ impl Core {
         self.blocks.push_back(block.clone());
         self.tags.follow(block.number());
         self.forget_old();
-        self.changed();
-        let (pool, ground) = self.pool_and_ground();
-        let risen = pool.settle(changes.accounts.into_keys(), ground);
+        self.drop_pending_block();
+        let (pool, context) = self.pool_and_head_context();
+        let promoted = pool.update_accounts(changes.accounts.into_keys(), context);
         let evicted = pool.take_evicted();
-        self.publish_pending(risen);
+        self.publish_pending(promoted);
         let mined =
             MinedBlock { timestamp, base_fee, txs: block.txs.iter().map(|tx| tx.hash).collect(), hash: block.hash };
         ops.push(Op::Mine(mined));
@@ -146,11 +146,11 @@ impl Core {
         let (due, waiting): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.delayed).into_iter().partition(|delayed| delayed.until <= next);
         self.delayed = waiting;
-        for Delayed { tx, .. } in due {
+        for DelayedSend { tx, .. } in due {
             ops.push(Op::Release(tx.hash));
             let sent = SentTx { from: tx.from, raw: tx.raw.clone() };
-            let (pool, ground) = self.pool_and_ground();
-            let is_accepted = pool.add(tx, ground).is_ok();
+            let (pool, context) = self.pool_and_head_context();
+            let is_accepted = pool.add(tx, context).is_ok();
             let evicted = pool.take_evicted();
             ops.extend(is_accepted.then_some(Op::Send(sent)));
             ops.extend(evicted.into_iter().map(Op::Drop));
@@ -180,7 +180,7 @@ impl Core {
     }
 
     pub(crate) fn now(&self) -> u64 {
-        self.clock.saturating_add(self.ahead)
+        self.clock.saturating_add(self.clock_offset)
     }
 
     pub(crate) fn set_time(&mut self, now: u64) {
@@ -188,8 +188,8 @@ impl Core {
     }
 
     pub(crate) fn increase_time(&mut self, secs: u64) -> u64 {
-        self.ahead = self.ahead.saturating_add(secs);
-        self.ahead
+        self.clock_offset = self.clock_offset.saturating_add(secs);
+        self.clock_offset
     }
 
     pub(crate) fn set_next_timestamp(&mut self, timestamp: u64) -> Result<(), ChainError> {
@@ -203,31 +203,31 @@ impl Core {
 
     pub(crate) fn set_next_base_fee(&mut self, base_fee: u64) {
         self.next_base_fee = Some(base_fee);
-        self.changed();
+        self.drop_pending_block();
     }
 
     pub(crate) fn set_coinbase(&mut self, coinbase: Address) -> Result<(), ChainError> {
-        self.usable()?;
+        self.check_journal()?;
         self.coinbase = coinbase;
-        self.changed();
-        self.write(&[Op::SetCoinbase(coinbase)], Durable::WithAnswer)
+        self.drop_pending_block();
+        self.write(&[Op::SetCoinbase(coinbase)], Durability::WithAnswer)
     }
 
     pub(crate) fn set_gas_limit(&mut self, gas_limit: u64) -> Result<(), ChainError> {
-        self.usable()?;
+        self.check_journal()?;
         self.gas_limit = gas_limit;
-        self.changed();
-        self.write(&[Op::SetGasLimit(gas_limit)], Durable::WithAnswer)
+        self.drop_pending_block();
+        self.write(&[Op::SetGasLimit(gas_limit)], Durability::WithAnswer)
     }
 
     // --- Editing the state. ---
 
     pub(crate) fn edit(&mut self, edit: Edit) -> Result<(), ChainError> {
-        self.usable()?;
+        self.check_journal()?;
         let evicted = self.apply_edit(&edit);
         let mut ops = vec![Op::Edit(edit)];
         ops.extend(evicted.into_iter().map(Op::Drop));
-        self.write(&ops, Durable::WithAnswer)
+        self.write(&ops, Durability::WithAnswer)
     }
 
     /// Applies an edit and returns the transactions that the pool evicted.
@@ -235,18 +235,18 @@ impl Core {
         let changes = self.changes_of(edit);
         self.root = changes.root(self.root);
         self.state.amend(&changes);
-        self.changed();
-        let (pool, ground) = self.pool_and_ground();
-        let risen = pool.settle(changes.accounts.into_keys(), ground);
+        self.drop_pending_block();
+        let (pool, context) = self.pool_and_head_context();
+        let promoted = pool.update_accounts(changes.accounts.into_keys(), context);
         let evicted = pool.take_evicted();
-        self.publish_pending(risen);
+        self.publish_pending(promoted);
         evicted
     }
 
-    fn changes_of(&self, edit: &Edit) -> Changes {
+    fn changes_of(&self, edit: &Edit) -> StateChanges {
         let now = self.state.at(self.state.newest());
         let of = |address: Address| now.account(address).unwrap_or_default();
-        let mut changes = Changes::default();
+        let mut changes = StateChanges::default();
         let (address, account) = match edit {
             Edit::Balance { account, balance } => (*account, Account { balance: *balance, ..of(*account) }),
             Edit::Nonce { account, nonce } => (*account, Account { nonce: *nonce, ..of(*account) }),
@@ -281,26 +281,26 @@ impl Core {
     }
 
     /// Refuses all operations once the journal cannot be written.
-    pub(super) fn usable(&self) -> Result<(), ChainError> {
-        match &self.lost {
+    pub(super) fn check_journal(&self) -> Result<(), ChainError> {
+        match &self.journal_error {
             Some(why) => Err(ChainError::JournalLost(why.clone())),
             None => Ok(()),
         }
     }
 
-    pub(super) fn write(&mut self, ops: &[Op], durable: Durable) -> Result<(), ChainError> {
+    pub(super) fn write(&mut self, ops: &[Op], durable: Durability) -> Result<(), ChainError> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         if let Err(error) = journal.append(ops, durable) {
-            self.lost = Some(error.to_string());
+            self.journal_error = Some(error.to_string());
             return Err(error);
         }
-        if durable == Durable::WithBlock { self.snapshot_if_due() } else { Ok(()) }
+        if durable == Durability::WithBlock { self.snapshot_if_due() } else { Ok(()) }
     }
 }
 
 /// When an operation must be synced to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Durable {
+pub(crate) enum Durability {
     /// With the block that follows immediately.
     Later,
     WithAnswer,

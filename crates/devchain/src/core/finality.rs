@@ -8,13 +8,13 @@ use crate::error::ChainError;
 use crate::query::Finality;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tags {
+pub(super) struct FinalityTags {
     pub(super) depths: Finality,
     safe: u64,
     finalized: u64,
 }
 
-impl Tags {
+impl FinalityTags {
     pub(super) fn new(depths: Finality, head: u64) -> Self {
         let mut tags = Self { depths, safe: 0, finalized: 0 };
         tags.follow(head);
@@ -28,7 +28,7 @@ impl Tags {
     }
 
     /// Moves the tags back to the new head after blocks were removed.
-    pub(super) fn go_back(&mut self, head: u64) {
+    pub(super) fn rewind(&mut self, head: u64) {
         self.safe = self.safe.min(head);
         self.finalized = self.finalized.min(head);
     }

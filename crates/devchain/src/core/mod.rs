@@ -16,21 +16,21 @@ use alloy_primitives::map::HashMap;
 use alloy_primitives::{Address, B256};
 use tokio::sync::broadcast;
 
-use crate::block::{Block, ChainEvent, Mined};
+use crate::block::{Block, ChainEvent, MinedPosition};
 use crate::genesis::{Genesis, Limits};
 use crate::journal::Journal;
-use crate::pool::{Ground, Pool};
+use crate::pool::{HeadContext, Pool};
 use crate::query::{Finality, PoolContent, PoolStatus};
-use crate::state::{Changes, State, StateAt};
+use crate::state::{State, StateAt, StateChanges};
 use crate::tx::Tx;
 
 pub(crate) use branch::Branch;
 pub(crate) use build::{base_fee_after, finish};
-pub(crate) use control::Durable;
+pub(crate) use control::Durability;
 #[cfg(test)]
 pub(crate) use op::MinedBlock;
 pub(crate) use op::{Edit, Op, SentTx};
-pub(crate) use persist::Restored;
+pub(crate) use persist::SnapshotContent;
 
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -44,13 +44,13 @@ pub(crate) struct Core {
     by_hash: HashMap<B256, Arc<Block>>,
     orphans: VecDeque<B256>,
     /// The changes of the orphans, for endpoints that show an orphaned branch.
-    orphan_changes: HashMap<B256, Changes>,
+    orphan_changes: HashMap<B256, StateChanges>,
     /// The head of the branch that the last reorg orphaned.
     last_orphaned: Option<B256>,
-    tags: finality::Tags,
+    tags: finality::FinalityTags,
     mined: HashMap<B256, (u64, usize)>,
     pool: Pool,
-    delayed: Vec<Delayed>,
+    delayed: Vec<DelayedSend>,
     /// Number of rewinds. It is part of prevrandao, so replacement blocks get other hashes.
     branch: u64,
     gas_limit: u64,
@@ -58,26 +58,26 @@ pub(crate) struct Core {
     next_base_fee: Option<u64>,
     next_timestamp: Option<u64>,
     clock: u64,
-    ahead: u64,
+    clock_offset: u64,
     automine: bool,
     /// The block that would be mined now. Built on first use.
-    pending: RefCell<Option<Arc<Pending>>>,
+    pending: RefCell<Option<Arc<PendingBlock>>>,
     journal: Option<Journal>,
     /// The error of the journal. Once it is set, no operation is accepted.
-    lost: Option<String>,
+    journal_error: Option<String>,
     events: broadcast::Sender<ChainEvent>,
 }
 
 /// The block that would be mined now, and its changes. The block is not part of the chain.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingBlock {
     pub(crate) block: Arc<Block>,
-    pub(crate) changes: Changes,
+    pub(crate) changes: StateChanges,
 }
 
 /// A send that is delayed until a block.
 #[derive(Clone, Debug)]
-pub(crate) struct Delayed {
+pub(crate) struct DelayedSend {
     pub(crate) until: u64,
     pub(crate) tx: Arc<Tx>,
 }
@@ -99,7 +99,7 @@ impl Core {
             orphans: VecDeque::new(),
             orphan_changes: HashMap::default(),
             last_orphaned: None,
-            tags: finality::Tags::new(depths, 0),
+            tags: finality::FinalityTags::new(depths, 0),
             mined: HashMap::default(),
             pool: Pool::new(genesis.limits.pool.clone()),
             delayed: Vec::new(),
@@ -109,11 +109,11 @@ impl Core {
             next_base_fee: None,
             next_timestamp: None,
             clock: genesis.timestamp,
-            ahead: 0,
+            clock_offset: 0,
             automine: false,
             pending: RefCell::new(None),
             journal: None,
-            lost: None,
+            journal_error: None,
             events,
             genesis,
         }
@@ -157,9 +157,9 @@ impl Core {
         self.by_hash.get(&hash).cloned()
     }
 
-    pub(crate) fn mined(&self, tx: B256) -> Option<Mined> {
+    pub(crate) fn mined(&self, tx: B256) -> Option<MinedPosition> {
         let (number, index) = *self.mined.get(&tx)?;
-        Some(Mined { block: self.block_by_number(number)?, index })
+        Some(MinedPosition { block: self.block_by_number(number)?, index })
     }
 
     pub(crate) fn pooled(&self, tx: B256) -> Option<Arc<Tx>> {
@@ -167,7 +167,7 @@ impl Core {
     }
 
     pub(crate) fn pending_nonce(&self, account: Address) -> u64 {
-        self.pool.next_nonce(account, self.ground())
+        self.pool.next_nonce(account, self.head_context())
     }
 
     pub(crate) fn pool_status(&self) -> PoolStatus {
@@ -187,14 +187,14 @@ impl Core {
     }
 
     /// The head's values for the pool.
-    fn ground(&self) -> Ground<'_> {
-        ground(&self.genesis, &self.state, self.gas_limit, self.next_base_fee())
+    fn head_context(&self) -> HeadContext<'_> {
+        head_context(&self.genesis, &self.state, self.gas_limit, self.next_base_fee())
     }
 
     /// The pool and the head's values for it, borrowed at the same time.
-    fn pool_and_ground(&mut self) -> (&mut Pool, Ground<'_>) {
+    fn pool_and_head_context(&mut self) -> (&mut Pool, HeadContext<'_>) {
         let base_fee = self.next_base_fee();
-        (&mut self.pool, ground(&self.genesis, &self.state, self.gas_limit, base_fee))
+        (&mut self.pool, head_context(&self.genesis, &self.state, self.gas_limit, base_fee))
     }
 
     fn publish(&self, event: ChainEvent) {
@@ -211,11 +211,11 @@ impl Core {
     }
 
     /// Drops the cached pending block, after every change of the chain or the pool.
-    fn changed(&self) {
+    fn drop_pending_block(&self) {
         self.pending.replace(None);
     }
 }
 
-fn ground<'a>(genesis: &Genesis, state: &'a State, gas_limit: u64, base_fee: u64) -> Ground<'a> {
-    Ground { chain_id: genesis.chain_id, gas_limit, base_fee, state: state.at(state.newest()) }
+fn head_context<'a>(genesis: &Genesis, state: &'a State, gas_limit: u64, base_fee: u64) -> HeadContext<'a> {
+    HeadContext { chain_id: genesis.chain_id, gas_limit, base_fee, state: state.at(state.newest()) }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use alloy_primitives::{Address, B256};
 
-use super::build::Txs;
+use super::build::TxSource;
 use super::op::{Op, SentTx};
-use super::{Core, Delayed};
+use super::{Core, DelayedSend};
 use crate::block::Block;
 use crate::error::ChainError;
 use crate::genesis::Genesis;
@@ -16,11 +16,11 @@ use crate::tx::Tx;
 
 /// The content of a snapshot.
 #[derive(Debug)]
-pub(crate) struct Restored {
+pub(crate) struct SnapshotContent {
     pub(crate) state: State,
     pub(crate) blocks: Vec<Arc<Block>>,
     pub(crate) pool: Vec<Arc<Tx>>,
-    pub(crate) delayed: Vec<Delayed>,
+    pub(crate) delayed: Vec<DelayedSend>,
     pub(crate) root: B256,
     pub(crate) branch: u64,
     pub(crate) gas_limit: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Restored {
 
 impl Core {
     /// Creates a chain in replay mode, which applies recorded operations without checks.
-    pub(crate) fn replaying(genesis: Genesis, restored: Option<Restored>) -> Self {
+    pub(crate) fn replaying(genesis: Genesis, restored: Option<SnapshotContent>) -> Self {
         let mut core = Self::new(genesis);
         core.pool.set_replaying(true);
         let Some(restored) = restored else { return core };
@@ -48,14 +48,14 @@ impl Core {
         core.blocks = restored.blocks.into();
         core.tags.follow(core.head().number());
         for tx in restored.pool {
-            let (pool, ground) = core.pool_and_ground();
-            pool.replay(tx, ground);
+            let (pool, context) = core.pool_and_head_context();
+            pool.replay(tx, context);
         }
         core
     }
 
     /// Ends the replay mode. From now on the chain checks and records its operations.
-    pub(crate) fn go_on(mut self, journal: Journal) -> Self {
+    pub(crate) fn start_recording(mut self, journal: Journal) -> Self {
         self.pool.set_replaying(false);
         self.clock = self.head().timestamp();
         self.journal = Some(journal);
@@ -67,15 +67,15 @@ impl Core {
         match op {
             Op::Send(tx) => {
                 let tx = known(&tx)?;
-                let (pool, ground) = self.pool_and_ground();
-                pool.replay(tx, ground);
+                let (pool, context) = self.pool_and_head_context();
+                pool.replay(tx, context);
             }
-            Op::Delay { until, tx } => self.delayed.push(Delayed { until, tx: known(&tx)? }),
+            Op::Delay { until, tx } => self.delayed.push(DelayedSend { until, tx: known(&tx)? }),
             Op::Release(hash) => self.delayed.retain(|delayed| delayed.tx.hash != hash),
             Op::Drop(hash) => drop(self.pool.remove(hash)),
             Op::DropAll => drop(self.pool.clear()),
             Op::Mine(mined) => {
-                let (block, _) = self.produce(mined.timestamp, Some(mined.base_fee), Txs::These(mined.txs));
+                let (block, _) = self.produce(mined.timestamp, Some(mined.base_fee), TxSource::Listed(mined.txs));
                 if block.hash != mined.hash {
                     let (number, recorded, computed) = (block.number(), mined.hash, block.hash);
                     return Err(ChainError::NotReproducible { number, recorded, computed });
@@ -98,7 +98,7 @@ impl Core {
         let result = journal.snapshot_if_due(self);
         self.journal = Some(journal);
         if let Err(error) = &result {
-            self.lost = Some(error.to_string());
+            self.journal_error = Some(error.to_string());
         }
         result
     }
@@ -107,7 +107,7 @@ impl Core {
         self.pool.by_arrival()
     }
 
-    pub(crate) fn delayed(&self) -> &[Delayed] {
+    pub(crate) fn delayed(&self) -> &[DelayedSend] {
         &self.delayed
     }
 

@@ -6,17 +6,17 @@ use alloy_primitives::map::HashMap;
 use alloy_primitives::{Address, B256};
 
 use super::Core;
-use super::build::Txs;
-use super::control::Durable;
+use super::build::TxSource;
+use super::control::Durability;
 use super::op::Op;
 use crate::block::{Block, ChainEvent};
 use crate::chain::Remine;
 use crate::error::ChainError;
-use crate::random::Random;
+use crate::random::SeededRandom;
 
 impl Core {
     pub(crate) fn reorg(&mut self, depth: u64, remine: Remine) -> Result<Arc<Block>, ChainError> {
-        self.usable()?;
+        self.check_journal()?;
         self.check_depth(depth)?;
         let head = self.head();
         let to_pool = remine != Remine::Drop;
@@ -29,12 +29,12 @@ impl Core {
         lists.push((head.timestamp() + 1, Vec::new()));
         let mut blocks = Vec::with_capacity(lists.len());
         for (timestamp, txs) in lists {
-            let (block, made) = self.produce(timestamp, None, Txs::These(txs));
+            let (block, made) = self.produce(timestamp, None, TxSource::Listed(txs));
             ops.extend(made);
             blocks.push(block);
         }
         // One write for the whole reorg: a partly recorded reorg would replay as a different one.
-        self.write(&ops, Durable::WithBlock)?;
+        self.write(&ops, Durability::WithBlock)?;
         for block in removed {
             self.publish(ChainEvent::Removed(block));
         }
@@ -45,13 +45,13 @@ impl Core {
     }
 
     pub(crate) fn revert_to(&mut self, number: u64) -> Result<Arc<Block>, ChainError> {
-        self.usable()?;
+        self.check_journal()?;
         let depth = self.head().number().checked_sub(number).ok_or(ChainError::NoSuchBlock(number))?;
         self.check_depth(depth)?;
         let (removed, evicted) = self.rewind(depth, true);
         let mut ops = vec![Op::Rewind { depth, to_pool: true }];
         ops.extend(evicted.into_iter().map(Op::Drop));
-        self.write(&ops, Durable::WithBlock)?;
+        self.write(&ops, Durability::WithBlock)?;
         for block in removed {
             self.publish(ChainEvent::Removed(block));
         }
@@ -60,9 +60,9 @@ impl Core {
     }
 
     pub(crate) fn reset(&mut self) -> Result<(), ChainError> {
-        self.usable()?;
+        self.check_journal()?;
         self.apply_reset();
-        self.write(&[Op::Reset], Durable::WithBlock)?;
+        self.write(&[Op::Reset], Durability::WithBlock)?;
         self.publish(ChainEvent::NewHead(self.head()));
         Ok(())
     }
@@ -73,7 +73,7 @@ impl Core {
         fresh.journal = self.journal.take();
         fresh.automine = self.automine;
         fresh.clock = self.clock;
-        fresh.ahead = self.ahead;
+        fresh.clock_offset = self.clock_offset;
         // The blocks after a reset get other hashes than those before, even with the same transactions.
         fresh.branch = self.branch + 1;
         fresh.tags.depths = self.tags.depths;
@@ -98,18 +98,18 @@ impl Core {
         if let Some(newest) = removed.first() {
             self.last_orphaned = Some(newest.hash);
         }
-        self.tags.go_back(self.head().number());
+        self.tags.rewind(self.head().number());
         self.root = self.head().header.state_root;
         self.branch += 1;
-        self.changed();
+        self.drop_pending_block();
         let txs = removed.iter().rev().flat_map(|block| block.txs.iter().cloned()).collect();
-        let (pool, ground) = self.pool_and_ground();
+        let (pool, context) = self.pool_and_head_context();
         if to_pool {
-            pool.take_back(txs);
+            pool.reinsert(txs);
         }
-        let risen = pool.settle_all(ground);
+        let promoted = pool.update_all_accounts(context);
         let evicted = pool.take_evicted();
-        self.publish_pending(risen);
+        self.publish_pending(promoted);
         (removed, evicted)
     }
 
@@ -142,7 +142,7 @@ impl Core {
                 }
             }
             Remine::Shuffle => {
-                let mut random = Random::new(self.genesis.seed, &self.branch.to_be_bytes());
+                let mut random = SeededRandom::new(self.genesis.seed, &self.branch.to_be_bytes());
                 let mut earliest: HashMap<Address, usize> = HashMap::default();
                 for tx in old.iter().flat_map(|block| &block.txs) {
                     // Not before the account's previous transaction: its nonce would be missing.

@@ -78,7 +78,7 @@ pub(super) fn decode_op(payload: &[u8]) -> Result<Op, Error> {
         SET_GAS_LIMIT => Op::SetGasLimit(get(rest)?),
         SET_COINBASE => Op::SetCoinbase(get(rest)?),
         RESET => Op::Reset,
-        _ => return Err(Error::Custom("a kind of record that this version does not know")),
+        _ => return Err(Error::Custom("unknown kind of record")),
     };
     if rest.is_empty() { Ok(op) } else { Err(Error::UnexpectedLength) }
 }
@@ -130,7 +130,7 @@ mod tests {
         for op in ops {
             let bytes = encode_op(&op);
             assert_eq!(decode_op(&bytes), Ok(op));
-            assert!(decode_op(&[bytes.as_slice(), &[1]].concat()).is_err(), "bytes too many are an error");
+            assert!(decode_op(&[bytes.as_slice(), &[1]].concat()).is_err(), "trailing bytes are an error");
         }
     }
 }

@@ -41,21 +41,21 @@ impl<'a> Frames<'a> {
     /// are lost. Continuing would lose acknowledged sends, so that case is an error.
     pub(super) fn next(&mut self) -> Result<Option<&'a [u8]>, ChainError> {
         match record_at(self.bytes, self.offset) {
-            Record::Good { payload, end } => {
+            ReadRecord::Valid { payload, end } => {
                 self.offset = end;
                 Ok(Some(payload))
             }
-            Record::Bad if self.has_good_after() => {
-                Err(self.damaged("a record cannot be read, and good ones follow".to_owned()))
+            ReadRecord::Invalid if self.has_valid_after() => {
+                Err(self.damaged("a record cannot be read, but valid records follow".to_owned()))
             }
-            Record::Bad => Ok(None),
+            ReadRecord::Invalid => Ok(None),
         }
     }
 
     /// Tries every byte offset, because the length field may be the damaged part.
-    fn has_good_after(&self) -> bool {
+    fn has_valid_after(&self) -> bool {
         let window = self.offset + 1..self.bytes.len().min(self.offset + SEARCH_BYTES);
-        window.into_iter().any(|offset| matches!(record_at(self.bytes, offset), Record::Good { .. }))
+        window.into_iter().any(|offset| matches!(record_at(self.bytes, offset), ReadRecord::Valid { .. }))
     }
 
     pub(super) fn damaged(&self, why: String) -> ChainError {
@@ -63,26 +63,26 @@ impl<'a> Frames<'a> {
     }
 }
 
-enum Record<'a> {
-    Good {
+enum ReadRecord<'a> {
+    Valid {
         payload: &'a [u8],
         end: usize,
     },
     /// The file ends within the record, or the checksum is wrong.
-    Bad,
+    Invalid,
 }
 
-fn record_at(bytes: &[u8], offset: usize) -> Record<'_> {
-    let Some(header) = bytes.get(offset..offset + HEADER_BYTES) else { return Record::Bad };
+fn record_at(bytes: &[u8], offset: usize) -> ReadRecord<'_> {
+    let Some(header) = bytes.get(offset..offset + HEADER_BYTES) else { return ReadRecord::Invalid };
     let number = |from: usize| u32::from_be_bytes([header[from], header[from + 1], header[from + 2], header[from + 3]]);
     let (length, checksum) = (number(0) as usize, number(LENGTH_BYTES));
     let start = offset + HEADER_BYTES;
     match bytes.get(start..start.saturating_add(length)) {
         // No written record is empty, but a tail of zeros would decode as empty records.
         Some(payload) if length > 0 && crc32fast::hash(payload) == checksum => {
-            Record::Good { payload, end: start + length }
+            ReadRecord::Valid { payload, end: start + length }
         }
-        _ => Record::Bad,
+        _ => ReadRecord::Invalid,
     }
 }
 

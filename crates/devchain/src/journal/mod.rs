@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use alloy_primitives::B256;
 
-use crate::chain::{OpenOptions, Sync};
-use crate::core::{Core, Durable, Op};
+use crate::chain::{JournalSync, OpenOptions};
+use crate::core::{Core, Durability, Op};
 use crate::error::ChainError;
 use crate::genesis::Genesis;
 
@@ -32,7 +32,7 @@ pub(crate) struct Journal {
     file: File,
     bytes: u64,
     snapshot_bytes: u64,
-    sync: Sync,
+    sync: JournalSync,
     identity: B256,
     /// The lock on the directory. It excludes other processes while the file is open.
     _lock: File,
@@ -66,13 +66,13 @@ pub(crate) fn open(dir: &Path, genesis: Genesis, options: OpenOptions) -> Result
         identity,
         _lock: lock,
     };
-    Ok(core.go_on(journal))
+    Ok(core.start_recording(journal))
 }
 
 impl Journal {
     /// Appends operations. A killed process loses none of them after the return. `durable` decides whether a machine
     /// crash can.
-    pub(crate) fn append(&mut self, ops: &[Op], durable: Durable) -> Result<(), ChainError> {
+    pub(crate) fn append(&mut self, ops: &[Op], durable: Durability) -> Result<(), ChainError> {
         let mut bytes = Vec::new();
         for op in ops {
             frame::push(&mut bytes, &codec::encode_op(op));
@@ -82,12 +82,12 @@ impl Journal {
             self.bytes += bytes.len() as u64;
         }
         let has_to_sync = match durable {
-            Durable::Later => false,
-            Durable::WithAnswer => !bytes.is_empty() && self.sync == Sync::EveryAnswer,
-            Durable::WithBlock => true,
+            Durability::Later => false,
+            Durability::WithAnswer => !bytes.is_empty() && self.sync == JournalSync::EveryAnswer,
+            Durability::WithBlock => true,
         };
         if has_to_sync {
-            self.file.sync_data().map_err(io("force the journal to the disk"))?;
+            self.file.sync_data().map_err(io("sync the journal to disk"))?;
         }
         Ok(())
     }
@@ -107,11 +107,11 @@ impl Journal {
         let beside = self.dir.join(format!("{}.new", snapshot_name(next)));
         let mut file = File::create(&beside).map_err(io("create a snapshot"))?;
         file.write_all(&bytes).map_err(io("write a snapshot"))?;
-        file.sync_all().map_err(io("force a snapshot to the disk"))?;
+        file.sync_all().map_err(io("sync a snapshot to disk"))?;
         // The journal is created first: a snapshot without a journal is complete, but the journal must exist before the
         // next answer.
         let (journal, length) = create_journal(&self.dir.join(journal_name(next)), self.identity)?;
-        fs::rename(&beside, self.dir.join(snapshot_name(next))).map_err(io("put a snapshot in its place"))?;
+        fs::rename(&beside, self.dir.join(snapshot_name(next))).map_err(io("rename a snapshot"))?;
         sync_dir(&self.dir)?;
         remove_older(&self.dir, next)?;
         self.generation = next;
@@ -153,8 +153,8 @@ fn replay(path: &Path, identity: B256, core: &mut Core) -> Result<(File, u64), C
         return if bytes.len() < header { create_journal(path, identity) } else { Err(ChainError::OtherFormat) };
     }
     let mut file = FileOptions::new().read(true).write(true).open(path).map_err(io("open the journal"))?;
-    file.set_len(good).map_err(io("cut the journal's torn end off"))?;
-    file.sync_all().map_err(io("force the journal to the disk"))?;
+    file.set_len(good).map_err(io("truncate the journal's torn end"))?;
+    file.sync_all().map_err(io("sync the journal to disk"))?;
     file.seek(SeekFrom::Start(good)).map_err(io("open the journal at its end"))?;
     Ok((file, good))
 }
@@ -164,7 +164,7 @@ fn create_journal(path: &Path, identity: B256) -> Result<(File, u64), ChainError
     frame::push(&mut bytes, &codec::encode_header(identity));
     let mut file = File::create(path).map_err(io("create a journal"))?;
     file.write_all(&bytes).map_err(io("write a journal's header"))?;
-    file.sync_all().map_err(io("force a journal to the disk"))?;
+    file.sync_all().map_err(io("sync a journal to disk"))?;
     Ok((file, bytes.len() as u64))
 }
 
@@ -179,18 +179,18 @@ fn lock(dir: &Path) -> Result<File, ChainError> {
 
 /// The number of the newest snapshot. 0 if the directory has none.
 fn newest_generation(dir: &Path) -> Result<u64, ChainError> {
-    Ok(generations(dir)?.into_iter().filter(|(_, file)| *file == Kind::Snapshot).map(|(n, _)| n).max().unwrap_or(0))
+    Ok(generations(dir)?.into_iter().filter(|(_, file)| *file == FileKind::Snapshot).map(|(n, _)| n).max().unwrap_or(0))
 }
 
 /// Removes files older than the snapshot `kept`, and unfinished files.
 fn remove_older(dir: &Path, kept: u64) -> Result<(), ChainError> {
     for (generation, kind) in generations(dir)? {
         let name = match kind {
-            Kind::Snapshot if generation < kept => snapshot_name(generation),
+            FileKind::Snapshot if generation < kept => snapshot_name(generation),
             // A newer journal belongs to a snapshot that was never renamed.
-            Kind::Journal if generation != kept => journal_name(generation),
-            Kind::Unfinished => format!("{}.new", snapshot_name(generation)),
-            Kind::Snapshot | Kind::Journal => continue,
+            FileKind::Journal if generation != kept => journal_name(generation),
+            FileKind::Unfinished => format!("{}.new", snapshot_name(generation)),
+            FileKind::Snapshot | FileKind::Journal => continue,
         };
         fs::remove_file(dir.join(name)).map_err(io("remove an old file"))?;
     }
@@ -198,22 +198,22 @@ fn remove_older(dir: &Path, kept: u64) -> Result<(), ChainError> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FileKind {
     Snapshot,
     Journal,
     Unfinished,
 }
 
-fn generations(dir: &Path) -> Result<Vec<(u64, Kind)>, ChainError> {
+fn generations(dir: &Path) -> Result<Vec<(u64, FileKind)>, ChainError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).map_err(io("list the chain's directory"))? {
         let name = entry.map_err(io("list the chain's directory"))?.file_name();
         let Some(name) = name.to_str() else { continue };
         let (kind, number) = match (name.strip_prefix("journal-"), name.strip_prefix("snapshot-")) {
-            (Some(number), _) => (Kind::Journal, number),
+            (Some(number), _) => (FileKind::Journal, number),
             (_, Some(rest)) => match rest.strip_suffix(".new") {
-                Some(number) => (Kind::Unfinished, number),
-                None => (Kind::Snapshot, rest),
+                Some(number) => (FileKind::Unfinished, number),
+                None => (FileKind::Snapshot, rest),
             },
             _ => continue,
         };
@@ -238,7 +238,7 @@ fn name_of(path: &Path) -> String {
 }
 
 fn sync_dir(dir: &Path) -> Result<(), ChainError> {
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(io("force the chain's directory to the disk"))
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(io("sync the chain's directory to disk"))
 }
 
 fn io(action: &'static str) -> impl FnOnce(std::io::Error) -> ChainError {

@@ -9,7 +9,7 @@ use alloy_rlp::{Decodable, Encodable, Error, RlpDecodable, RlpEncodable};
 use super::codec::{self, get, get_list, put};
 use super::frame;
 use crate::block::{Block, Receipt};
-use crate::core::{Core, Delayed, Restored, SentTx, finish};
+use crate::core::{Core, DelayedSend, SentTx, SnapshotContent, finish};
 use crate::error::ChainError;
 use crate::state::{Account, State, Versions};
 use crate::tx::Tx;
@@ -111,9 +111,9 @@ pub(super) fn encode(core: &Core, identity: B256) -> Vec<u8> {
     out
 }
 
-pub(super) fn decode(name: &str, bytes: &[u8], identity: B256) -> Result<Restored, ChainError> {
+pub(super) fn decode(name: &str, bytes: &[u8], identity: B256) -> Result<SnapshotContent, ChainError> {
     let mut frames = frame::Frames::of(name, bytes);
-    let cut = |frames: &frame::Frames<'_>| frames.damaged("it ends too early".to_owned());
+    let cut = |frames: &frame::Frames<'_>| frames.damaged("the file ends too early".to_owned());
     let header = frames.next()?.ok_or_else(|| cut(&frames))?;
     codec::check_header(header, identity)?;
     let first = frames.next()?.ok_or_else(|| cut(&frames))?;
@@ -126,17 +126,17 @@ pub(super) fn decode(name: &str, bytes: &[u8], identity: B256) -> Result<Restore
         restore(&mut restored, payload).map_err(|error| frames.damaged(error.to_string()))?;
     }
     if restored.blocks.is_empty() {
-        return Err(frames.damaged("it has no blocks".to_owned()));
+        return Err(frames.damaged("the snapshot has no blocks".to_owned()));
     }
     Ok(restored)
 }
 
-fn begin(payload: &[u8]) -> Result<Restored, Error> {
+fn begin(payload: &[u8]) -> Result<SnapshotContent, Error> {
     let Some((&CHAIN, mut rest)) = payload.split_first() else {
-        return Err(Error::Custom("it does not begin with the chain"));
+        return Err(Error::Custom("the first record is not the chain record"));
     };
     let chain: ChainRecord = get(&mut rest)?;
-    Ok(Restored {
+    Ok(SnapshotContent {
         state: State::restore(chain.oldest, chain.newest),
         blocks: Vec::new(),
         pool: Vec::new(),
@@ -148,7 +148,7 @@ fn begin(payload: &[u8]) -> Result<Restored, Error> {
     })
 }
 
-fn restore(restored: &mut Restored, payload: &[u8]) -> Result<(), Error> {
+fn restore(restored: &mut SnapshotContent, payload: &[u8]) -> Result<(), Error> {
     let Some((kind, mut rest)) = payload.split_first() else { return Err(Error::InputTooShort) };
     let rest = &mut rest;
     match *kind {
@@ -165,8 +165,8 @@ fn restore(restored: &mut Restored, payload: &[u8]) -> Result<(), Error> {
         }
         CODE => restored.state.restore_code(get(rest)?),
         POOLED => restored.pool.push(tx(&get(rest)?)?),
-        DELAYED => restored.delayed.push(Delayed { until: get(rest)?, tx: tx(&get(rest)?)? }),
-        _ => return Err(Error::Custom("a kind of record that this version does not know")),
+        DELAYED => restored.delayed.push(DelayedSend { until: get(rest)?, tx: tx(&get(rest)?)? }),
+        _ => return Err(Error::Custom("unknown kind of record")),
     }
     if rest.is_empty() { Ok(()) } else { Err(Error::UnexpectedLength) }
 }
@@ -176,7 +176,7 @@ fn block(rest: &mut &[u8]) -> Result<Block, Error> {
     let txs: Vec<SentTx> = get(rest)?;
     let receipts: Vec<ReceiptRecord> = get(rest)?;
     if txs.len() != receipts.len() {
-        return Err(Error::Custom("a block with a receipt too many or too few"));
+        return Err(Error::Custom("a block whose receipts do not match its transactions"));
     }
     let txs = txs.iter().map(tx).collect::<Result<Vec<_>, _>>()?;
     let (mut cumulative_gas_used, mut first_log_index) = (0, 0);

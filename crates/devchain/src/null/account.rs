@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::tx::Tx;
+use super::tx::NullTx;
 
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub(super) struct NullAccount {
     /// The nonce that is mined next.
     pub(super) next: u64,
     /// The first missing nonce. All transactions before it can be mined.
     pub(super) first_missing: u64,
     /// Transactions by nonce: without gaps from `next` to `first_missing`, with gaps after it.
-    waiting: BTreeMap<u64, Tx>,
+    waiting: BTreeMap<u64, NullTx>,
     /// Transaction counts after the blocks that changed them: one entry per kept block, and one older entry.
     counts: VecDeque<CountAt>,
 }
@@ -22,8 +22,8 @@ struct CountAt {
     count: u64,
 }
 
-impl Account {
-    pub(super) fn waiting(&self, nonce: u64) -> Option<&Tx> {
+impl NullAccount {
+    pub(super) fn waiting(&self, nonce: u64) -> Option<&NullTx> {
         self.waiting.get(&nonce)
     }
 
@@ -32,7 +32,7 @@ impl Account {
     }
 
     /// Stores a transaction until it is mined, and returns the one that it replaces.
-    pub(super) fn put(&mut self, tx: Tx) -> Option<Tx> {
+    pub(super) fn put(&mut self, tx: NullTx) -> Option<NullTx> {
         let replaced = self.waiting.insert(tx.nonce, tx);
         while self.waiting.contains_key(&self.first_missing) {
             self.first_missing += 1;
@@ -41,7 +41,7 @@ impl Account {
     }
 
     /// Moves at most `most` minable transactions into a block.
-    pub(super) fn mine(&mut self, most: usize, block: u64, oldest_block: u64, into: &mut Vec<Tx>) {
+    pub(super) fn mine(&mut self, most: usize, block: u64, oldest_block: u64, into: &mut Vec<NullTx>) {
         let before = self.next;
         while self.can_be_mined() && self.next - before < most as u64 {
             into.extend(self.waiting.remove(&self.next));
@@ -65,14 +65,14 @@ mod tests {
     use super::*;
     use alloy_primitives::{Address, B256};
 
-    fn tx(nonce: u64) -> Tx {
+    fn tx(nonce: u64) -> NullTx {
         let (hash, from) = (B256::ZERO, Address::ZERO);
-        Tx { hash, from, nonce, gas_used: 0, tip_cap: 0, fee_cap: 0, ty: 2, raw: Box::default() }
+        NullTx { hash, from, nonce, gas_used: 0, tip_cap: 0, fee_cap: 0, ty: 2, raw: Box::default() }
     }
 
     #[test]
     fn nonce_gap_holds_back_later_transactions() {
-        let mut account = Account::default();
+        let mut account = NullAccount::default();
         for nonce in [0, 2, 3] {
             account.put(tx(nonce));
         }
@@ -87,13 +87,13 @@ mod tests {
 
     #[test]
     fn counts_are_kept_as_long_as_their_blocks() {
-        let mut account = Account::default();
+        let mut account = NullAccount::default();
         for nonce in 0..6 {
             account.put(tx(nonce));
             account.mine(1, 10 * (nonce + 1), 35, &mut Vec::new());
         }
         assert_eq!([35, 40, 59, 60, 99].map(|block| account.count_at(block)), [3, 4, 5, 6, 6]);
         assert!(account.counts.len() <= 5);
-        assert_eq!(Account::default().count_at(5), 0);
+        assert_eq!(NullAccount::default().count_at(5), 0);
     }
 }

@@ -5,23 +5,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use alloy_primitives::{B256, keccak256};
 
 use super::render;
-use super::tx::Tx;
+use super::tx::NullTx;
 
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct NullBlock {
     pub(super) number: u64,
     pub(super) hash: B256,
     pub(super) parent: B256,
     /// Time of creation, in µs since 1970. Latencies are measured from it; a block timestamp is only exact to a second.
     pub(super) made_at_micros: u64,
-    pub(super) txs: Vec<Tx>,
+    pub(super) txs: Vec<NullTx>,
     pub(super) gas_used: u64,
     /// The JSON of all receipts. Cached from the first read until the block is old.
     receipts: Mutex<Option<Arc<str>>>,
 }
 
-impl Block {
-    pub(super) fn new(number: u64, parent: B256, made_at_micros: u64, txs: Vec<Tx>) -> Self {
+impl NullBlock {
+    pub(super) fn new(number: u64, parent: B256, made_at_micros: u64, txs: Vec<NullTx>) -> Self {
         let gas_used = txs.iter().map(|tx| tx.gas_used).sum();
         // The hash covers no transactions. It only has to be unique per block.
         let mut header = [0; 56];

@@ -9,15 +9,15 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::core::Found;
-use super::line::Heads;
+use super::connection::HeadSubscriptions;
+use super::core::LocatedTx;
 use super::render::{self, push_hash, push_quantity};
-use super::tx::{BASE_FEE, Tx, gas_of};
+use super::tx::{BASE_FEE, NullTx, gas_of};
 use super::{LIMITS, NullChain, clock};
 use crate::error::{ReadError, RpcError};
 use crate::faults::SEND_METHOD;
 use crate::rpc::{
-    Args, Incoming, Invalid, METHOD_NOT_FOUND_CODE, Request, begin_success, end_success, failure, invalid,
+    Args, Incoming, InvalidRequest, METHOD_NOT_FOUND_CODE, Request, begin_success, end_success, failure, invalid,
     invalid_request, read_params,
 };
 use crate::view::CLIENT_VERSION;
@@ -32,19 +32,19 @@ const MAX_PERCENTILES: usize = 100;
 
 impl NullChain {
     /// The answer to a request text. `None` if it contains only notifications.
-    pub(super) fn answer(&self, text: &[u8], mut heads: Option<&mut Heads>) -> Option<String> {
+    pub(super) fn answer(&self, text: &[u8], mut heads: Option<&mut HeadSubscriptions>) -> Option<String> {
         let mut out = String::new();
         match Incoming::parse(text, LIMITS.batch_calls) {
             Err(error) => return Some(error.to_text()),
             Ok(Incoming::Single(request)) => {
                 let now = clock::now_micros();
-                self.one(request, now, &mut heads, &mut out);
+                self.answer_request(request, now, &mut heads, &mut out);
             }
             Ok(Incoming::Batch(requests)) => {
                 let now = clock::now_micros();
                 out.push('[');
                 for request in requests {
-                    if self.one(request, now, &mut heads, &mut out) {
+                    if self.answer_request(request, now, &mut heads, &mut out) {
                         out.push(',');
                     }
                 }
@@ -57,11 +57,11 @@ impl NullChain {
     }
 
     /// Writes the answer to one request. False if the request is a notification, which gets no answer.
-    fn one(
+    fn answer_request(
         &self,
-        request: Result<Request<'_>, Invalid<'_>>,
+        request: Result<Request<'_>, InvalidRequest<'_>>,
         now_micros: u64,
-        heads: &mut Option<&mut Heads>,
+        heads: &mut Option<&mut HeadSubscriptions>,
         out: &mut String,
     ) -> bool {
         let Request { id, method, params } = match request {
@@ -90,7 +90,7 @@ impl NullChain {
         method: &str,
         params: Option<&RawValue>,
         now_micros: u64,
-        heads: &mut Option<&mut Heads>,
+        heads: &mut Option<&mut HeadSubscriptions>,
         out: &mut String,
     ) -> Result<(), RpcError> {
         if method == SEND_METHOD {
@@ -130,11 +130,11 @@ impl NullChain {
                 let hash: B256 = Args::new(params, 1)?.required()?;
                 let found = self.core().find(hash);
                 match found {
-                    Some(Found::Mined { block, index }) => {
+                    Some(LocatedTx::Mined { block, index }) => {
                         render::receipt(out, &block, index);
                         Ok(())
                     }
-                    Some(Found::Waiting { .. }) | None => null(out),
+                    Some(LocatedTx::Waiting { .. }) | None => null(out),
                 }
             }
             "eth_getTransactionByHash" => {
@@ -161,7 +161,7 @@ impl NullChain {
             },
             "eth_unsubscribe" => {
                 let id: String = Args::new(params, 1)?.required()?;
-                heads.as_mut().map_or_else(|| Heads::default().close(&id), |heads| heads.close(&id))?;
+                heads.as_mut().map_or_else(|| HeadSubscriptions::default().close(&id), |heads| heads.close(&id))?;
                 out.push_str("true");
                 Ok(())
             }
@@ -176,12 +176,12 @@ impl NullChain {
         let params = params.ok_or_else(|| invalid("missing value for required argument 0"))?;
         let OneText([text]) = serde_json::from_str(params.get()).map_err(|error| invalid(error.to_string()))?;
         let raw = hex::decode(&*text).map_err(|error| invalid(format!("invalid argument 0: {error}")))?;
-        let tx = Tx::read(raw.into_boxed_slice(), self.shared.options.chain_id)?;
-        let taken = self.core().send(tx, now_micros)?;
-        if taken.is_first_work {
+        let tx = NullTx::read(raw.into_boxed_slice(), self.shared.options.chain_id)?;
+        let accepted = self.core().send(tx, now_micros)?;
+        if accepted.is_first_work {
             self.shared.work.notify_one();
         }
-        push_hash(out, &taken.hash);
+        push_hash(out, &accepted.hash);
         Ok(())
     }
 

@@ -20,13 +20,13 @@ pub(super) fn now_micros() -> u64 {
 }
 
 /// The instant after a duration from now.
-#[expect(clippy::disallowed_methods, reason = "how long answers wait is counted here")]
+#[expect(clippy::disallowed_methods, reason = "the latency of answers is measured here")]
 pub(super) fn due_after(wait: Duration) -> Instant {
     Instant::now() + wait
 }
 
 /// Waits until the instant. `None` waits forever.
-#[expect(clippy::disallowed_methods, reason = "waiting is what this room is for")]
+#[expect(clippy::disallowed_methods, reason = "all waiting of the null chain is here")]
 pub(super) async fn until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,

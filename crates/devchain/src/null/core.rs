@@ -7,9 +7,9 @@ use alloy_eips::{BlockId, BlockNumberOrTag};
 use alloy_primitives::map::{AddressHashMap, B256HashMap};
 use alloy_primitives::{Address, B256};
 
-use super::account::Account;
-use super::block::Block;
-use super::tx::Tx;
+use super::account::NullAccount;
+use super::block::NullBlock;
+use super::tx::NullTx;
 use crate::pool::PoolError;
 
 /// Maximum number of kept blocks.
@@ -34,15 +34,15 @@ const SAFE_DEPTH: u64 = 1;
 const FINALIZED_DEPTH: u64 = 2;
 
 #[derive(Debug)]
-pub(super) struct Core {
-    accounts: AddressHashMap<Account>,
+pub(super) struct NullCore {
+    accounts: AddressHashMap<NullAccount>,
     /// Accounts with minable transactions, each once.
     ready: VecDeque<Address>,
     /// Never empty.
-    blocks: VecDeque<Arc<Block>>,
-    head: Arc<Block>,
+    blocks: VecDeque<Arc<NullBlock>>,
+    head: Arc<NullBlock>,
     numbers: B256HashMap<u64>,
-    places: B256HashMap<Place>,
+    locations: B256HashMap<TxLocation>,
     waiting: usize,
     waiting_bytes: usize,
     block_bytes: usize,
@@ -53,16 +53,16 @@ pub(super) struct Core {
 
 /// The position of a transaction.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum TxLocation {
     Waiting { from: Address, nonce: u64 },
     Mined { block: u64, index: usize },
 }
 
 /// The result of a search for a transaction.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum LocatedTx {
     Waiting { raw: Box<[u8]>, from: Address },
-    Mined { block: Arc<Block>, index: usize },
+    Mined { block: Arc<NullBlock>, index: usize },
 }
 
 /// The first arrival of a transaction.
@@ -74,7 +74,7 @@ pub(super) struct Arrival {
 
 /// An accepted send.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct AcceptedSend {
     pub(super) hash: B256,
     /// No transaction was minable before this one.
     pub(super) is_first_work: bool,
@@ -89,16 +89,16 @@ pub(super) struct Totals {
     pub(super) accounts: usize,
 }
 
-impl Core {
+impl NullCore {
     pub(super) fn new(now_micros: u64) -> Self {
-        let genesis = Arc::new(Block::new(0, B256::ZERO, now_micros, Vec::new()));
+        let genesis = Arc::new(NullBlock::new(0, B256::ZERO, now_micros, Vec::new()));
         Self {
             accounts: AddressHashMap::default(),
             ready: VecDeque::new(),
             blocks: VecDeque::from([Arc::clone(&genesis)]),
             numbers: B256HashMap::from_iter([(genesis.hash, 0)]),
             head: genesis,
-            places: B256HashMap::default(),
+            locations: B256HashMap::default(),
             waiting: 0,
             waiting_bytes: 0,
             block_bytes: 0,
@@ -108,7 +108,7 @@ impl Core {
         }
     }
 
-    pub(super) fn send(&mut self, tx: Tx, now_micros: u64) -> Result<Taken, PoolError> {
+    pub(super) fn send(&mut self, tx: NullTx, now_micros: u64) -> Result<AcceptedSend, PoolError> {
         let (hash, from, nonce, bytes) = (tx.hash, tx.from, tx.nonce, tx.raw.len());
         let is_full = self.waiting >= MAX_WAITING || self.waiting_bytes + bytes > MAX_WAITING_BYTES;
         if is_full || self.accounts.len() >= MAX_ACCOUNTS && !self.accounts.contains_key(&from) {
@@ -123,7 +123,7 @@ impl Core {
         }
         match account.waiting(nonce) {
             Some(same) if same.hash == hash => return Err(PoolError::AlreadyKnown),
-            Some(other) if !tx.outbids(other) => return Err(PoolError::ReplacementUnderpriced),
+            Some(other) if !tx.is_bump_of(other) => return Err(PoolError::ReplacementUnderpriced),
             _ => {}
         }
         let was_ready = account.can_be_mined();
@@ -134,11 +134,11 @@ impl Core {
             self.ready.push_back(from);
         }
         if let Some(replaced) = replaced {
-            self.places.remove(&replaced.hash);
+            self.locations.remove(&replaced.hash);
             self.waiting -= 1;
             self.waiting_bytes -= replaced.raw.len();
         }
-        self.places.insert(hash, Place::Waiting { from, nonce });
+        self.locations.insert(hash, TxLocation::Waiting { from, nonce });
         self.waiting += 1;
         self.waiting_bytes += bytes;
         self.accepted += 1;
@@ -146,7 +146,7 @@ impl Core {
             self.arrivals.pop_front();
         }
         self.arrivals.push_back(Arrival { hash, at_micros: now_micros });
-        Ok(Taken { hash, is_first_work: is_first_work && becomes_ready })
+        Ok(AcceptedSend { hash, is_first_work: is_first_work && becomes_ready })
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -154,7 +154,7 @@ impl Core {
     }
 
     /// Mines a block of all minable transactions, up to [`MAX_BLOCK_TXS`].
-    pub(super) fn mine(&mut self, now_micros: u64) -> Arc<Block> {
+    pub(super) fn mine(&mut self, now_micros: u64) -> Arc<NullBlock> {
         let (number, oldest) = (self.head.number + 1, self.oldest());
         let mut txs = Vec::new();
         while let Some(from) = self.ready.pop_front() {
@@ -166,9 +166,9 @@ impl Core {
             }
         }
         for (index, tx) in txs.iter().enumerate() {
-            self.places.insert(tx.hash, Place::Mined { block: number, index });
+            self.locations.insert(tx.hash, TxLocation::Mined { block: number, index });
         }
-        let block = Arc::new(Block::new(number, self.head.hash, now_micros, txs));
+        let block = Arc::new(NullBlock::new(number, self.head.hash, now_micros, txs));
         let bytes = block.bytes();
         self.waiting -= block.txs.len();
         self.waiting_bytes -= bytes;
@@ -193,7 +193,7 @@ impl Core {
             self.numbers.remove(&oldest.hash);
             self.block_bytes -= oldest.bytes();
             for tx in &oldest.txs {
-                self.places.remove(&tx.hash);
+                self.locations.remove(&tx.hash);
             }
         }
     }
@@ -202,17 +202,17 @@ impl Core {
         self.blocks.front().map_or(0, |block| block.number)
     }
 
-    pub(super) fn head(&self) -> &Arc<Block> {
+    pub(super) fn head(&self) -> &Arc<NullBlock> {
         &self.head
     }
 
-    fn by_number(&self, number: u64) -> Option<&Arc<Block>> {
+    fn by_number(&self, number: u64) -> Option<&Arc<NullBlock>> {
         let index = number.checked_sub(self.oldest())?;
         self.blocks.get(usize::try_from(index).ok()?)
     }
 
     /// The block of an id. The chain has no pending block: `pending` is the head.
-    pub(super) fn block(&self, id: BlockId) -> Option<&Arc<Block>> {
+    pub(super) fn block(&self, id: BlockId) -> Option<&Arc<NullBlock>> {
         let behind = |depth| self.by_number(self.head.number.saturating_sub(depth));
         match id {
             BlockId::Hash(hash) => self.by_number(*self.numbers.get(&hash.block_hash)?),
@@ -235,13 +235,15 @@ impl Core {
         })
     }
 
-    pub(super) fn find(&self, hash: B256) -> Option<Found> {
-        match *self.places.get(&hash)? {
-            Place::Waiting { from, nonce } => {
+    pub(super) fn find(&self, hash: B256) -> Option<LocatedTx> {
+        match *self.locations.get(&hash)? {
+            TxLocation::Waiting { from, nonce } => {
                 let raw = self.accounts.get(&from)?.waiting(nonce)?.raw.clone();
-                Some(Found::Waiting { raw, from })
+                Some(LocatedTx::Waiting { raw, from })
             }
-            Place::Mined { block, index } => Some(Found::Mined { block: Arc::clone(self.by_number(block)?), index }),
+            TxLocation::Mined { block, index } => {
+                Some(LocatedTx::Mined { block: Arc::clone(self.by_number(block)?), index })
+            }
         }
     }
 
@@ -265,28 +267,31 @@ impl Core {
 mod tests {
     use super::*;
 
-    fn tx(nonce: u64) -> Tx {
+    fn tx(nonce: u64) -> NullTx {
         let hash = alloy_primitives::keccak256(nonce.to_be_bytes());
         let raw = vec![0; 100].into_boxed_slice();
-        Tx { hash, from: Address::ZERO, nonce, gas_used: 0, tip_cap: 0, fee_cap: 0, ty: 2, raw }
+        NullTx { hash, from: Address::ZERO, nonce, gas_used: 0, tip_cap: 0, fee_cap: 0, ty: 2, raw }
     }
 
     #[test]
     fn old_blocks_are_dropped_with_transactions() {
         let most = KEPT_BLOCKS as u64;
-        let mut core = Core::new(0);
+        let mut core = NullCore::new(0);
         for nonce in 0..most * 2 {
-            let taken = core.send(tx(nonce), 0).unwrap();
-            assert!(taken.is_first_work);
+            let accepted = core.send(tx(nonce), 0).unwrap();
+            assert!(accepted.is_first_work);
             assert_eq!(core.mine(0).txs.len(), 1);
             core.head().receipts();
         }
         assert_eq!(core.head().number, most * 2);
-        assert_eq!((core.blocks.len(), core.numbers.len(), core.places.len()), (KEPT_BLOCKS, KEPT_BLOCKS, KEPT_BLOCKS));
+        assert_eq!(
+            (core.blocks.len(), core.numbers.len(), core.locations.len()),
+            (KEPT_BLOCKS, KEPT_BLOCKS, KEPT_BLOCKS)
+        );
         assert_eq!((core.block_bytes, core.waiting, core.waiting_bytes), (KEPT_BLOCKS * 100, 0, 0));
         assert_eq!(core.arrivals.len(), KEPT_BLOCKS * 2);
         assert!(core.find(tx(most - 1).hash).is_none());
-        assert!(matches!(core.find(tx(most).hash), Some(Found::Mined { index: 0, .. })));
+        assert!(matches!(core.find(tx(most).hash), Some(LocatedTx::Mined { index: 0, .. })));
         let at = |number: u64| BlockId::from(number);
         assert_eq!(core.count(Address::ZERO, at(most)), None);
         assert_eq!(core.count(Address::ZERO, at(most + 1)), Some(most + 1));
@@ -295,7 +300,7 @@ mod tests {
 
     #[test]
     fn full_block_leaves_rest_to_the_next() {
-        let mut core = Core::new(0);
+        let mut core = NullCore::new(0);
         for nonce in 0..MAX_BLOCK_TXS as u64 + 7 {
             core.send(tx(nonce), 0).unwrap();
         }

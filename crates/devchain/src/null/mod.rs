@@ -20,8 +20,8 @@ mod account;
 mod block;
 mod call;
 mod clock;
+mod connection;
 mod core;
-mod line;
 mod render;
 mod tx;
 
@@ -32,9 +32,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, broadcast};
 
-use self::block::Block;
-use self::core::Core;
-use crate::calls::Calls;
+use self::block::NullBlock;
+use self::core::NullCore;
+use crate::call_counter::CallCounter;
 use crate::genesis::DEV_CHAIN_ID;
 use crate::rpc::RpcLimits;
 
@@ -83,18 +83,18 @@ pub struct NullChain {
 #[derive(Debug)]
 struct Shared {
     options: NullOptions,
-    core: Mutex<Core>,
-    calls: Calls,
+    core: Mutex<NullCore>,
+    calls: CallCounter,
     /// Notified when transactions become minable.
     work: Notify,
-    heads: broadcast::Sender<Arc<Block>>,
+    heads: broadcast::Sender<Arc<NullBlock>>,
 }
 
 impl NullChain {
     pub fn new(options: NullOptions) -> Self {
-        let core = Mutex::new(Core::new(clock::now_micros()));
+        let core = Mutex::new(NullCore::new(clock::now_micros()));
         let (heads, _) = broadcast::channel(MAX_UNHEARD_HEADS);
-        let shared = Shared { options, core, calls: Calls::default(), work: Notify::new(), heads };
+        let shared = Shared { options, core, calls: CallCounter::default(), work: Notify::new(), heads };
         Self { shared: Arc::new(shared) }
     }
 
@@ -115,7 +115,7 @@ impl NullChain {
         }
     }
 
-    fn core(&self) -> MutexGuard<'_, Core> {
+    fn core(&self) -> MutexGuard<'_, NullCore> {
         self.shared.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

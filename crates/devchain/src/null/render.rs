@@ -8,9 +8,9 @@ use alloy_eips::eip2718::Decodable2718 as _;
 use alloy_primitives::{Address, B256, hex};
 use alloy_rpc_types_eth::Transaction;
 
-use super::block::Block;
-use super::core::Found;
-use super::tx::{BASE_FEE, Tx};
+use super::block::NullBlock;
+use super::core::LocatedTx;
+use super::tx::{BASE_FEE, NullTx};
 use crate::error::{RpcError, SERVER_ERROR_CODE};
 use crate::tx::Envelope;
 
@@ -54,9 +54,9 @@ fn push_address(out: &mut String, address: &Address) {
 }
 
 /// All receipts of a block, as a JSON array.
-pub(super) fn receipts(block: &Block) -> String {
+pub(super) fn receipts(block: &NullBlock) -> String {
     let mut out = String::with_capacity(block.txs.len() * RECEIPT_BYTES + 2);
-    let place = place_of(block);
+    let prefix = receipt_prefix(block);
     let mut gas_used = 0;
     out.push('[');
     for (index, tx) in block.txs.iter().enumerate() {
@@ -64,32 +64,32 @@ pub(super) fn receipts(block: &Block) -> String {
             out.push(',');
         }
         gas_used += tx.gas_used;
-        push_receipt(&mut out, &place, tx, index, gas_used);
+        push_receipt(&mut out, &prefix, tx, index, gas_used);
     }
     out.push(']');
     out
 }
 
-pub(super) fn receipt(out: &mut String, block: &Block, index: usize) {
+pub(super) fn receipt(out: &mut String, block: &NullBlock, index: usize) {
     let Some(tx) = block.txs.get(index) else { return out.push_str("null") };
     let gas_used = block.txs.iter().take(index + 1).map(|tx| tx.gas_used).sum();
-    push_receipt(out, &place_of(block), tx, index, gas_used);
+    push_receipt(out, &receipt_prefix(block), tx, index, gas_used);
 }
 
 /// The beginning of a receipt, which all receipts of a block share.
-fn place_of(block: &Block) -> String {
-    let mut place = String::from("{\"blockHash\":");
-    push_hash(&mut place, &block.hash);
-    place.push_str(",\"blockNumber\":");
-    push_quantity(&mut place, block.number);
-    place.push_str(",\"contractAddress\":null,\"logs\":[],\"logsBloom\":\"");
-    place.push_str(NO_BLOOM);
-    place.push_str("\",\"status\":\"0x1\",\"transactionHash\":");
-    place
+fn receipt_prefix(block: &NullBlock) -> String {
+    let mut prefix = String::from("{\"blockHash\":");
+    push_hash(&mut prefix, &block.hash);
+    prefix.push_str(",\"blockNumber\":");
+    push_quantity(&mut prefix, block.number);
+    prefix.push_str(",\"contractAddress\":null,\"logs\":[],\"logsBloom\":\"");
+    prefix.push_str(NO_BLOOM);
+    prefix.push_str("\",\"status\":\"0x1\",\"transactionHash\":");
+    prefix
 }
 
-fn push_receipt(out: &mut String, place: &str, tx: &Tx, index: usize, cumulative_gas: u64) {
-    out.push_str(place);
+fn push_receipt(out: &mut String, prefix: &str, tx: &NullTx, index: usize, cumulative_gas: u64) {
+    out.push_str(prefix);
     push_hash(out, &tx.hash);
     out.push_str(",\"transactionIndex\":");
     push_quantity(out, index);
@@ -109,7 +109,7 @@ fn push_receipt(out: &mut String, place: &str, tx: &Tx, index: usize, cumulative
 }
 
 /// Writes a block with the hashes of its transactions, or with full transactions.
-pub(super) fn block(out: &mut String, block: &Block, full: bool) -> Result<(), RpcError> {
+pub(super) fn block(out: &mut String, block: &NullBlock, full: bool) -> Result<(), RpcError> {
     push_header(out, block);
     out.push_str(",\"size\":\"0x0\",\"uncles\":[],\"withdrawals\":[],\"transactions\":[");
     for (index, tx) in block.txs.iter().enumerate() {
@@ -127,7 +127,7 @@ pub(super) fn block(out: &mut String, block: &Block, full: bool) -> Result<(), R
 }
 
 /// The notification of a new head.
-pub(super) fn new_head(subscription: u64, block: &Block) -> String {
+pub(super) fn new_head(subscription: u64, block: &NullBlock) -> String {
     let mut out = String::from(r#"{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":"#);
     push_quantity(&mut out, subscription);
     out.push_str(",\"result\":");
@@ -138,7 +138,7 @@ pub(super) fn new_head(subscription: u64, block: &Block) -> String {
 
 /// Writes the header fields of an object and leaves the object open. `madeAtMicros` is an extension for measurements:
 /// the time from which on a client can know the block.
-fn push_header(out: &mut String, block: &Block) {
+fn push_header(out: &mut String, block: &NullBlock) {
     let has_txs = !block.txs.is_empty();
     out.push_str("{\"hash\":");
     push_hash(out, &block.hash);
@@ -172,10 +172,10 @@ fn push_header(out: &mut String, block: &Block) {
     out.push('"');
 }
 
-pub(super) fn transaction(out: &mut String, found: &Found) -> Result<(), RpcError> {
+pub(super) fn transaction(out: &mut String, found: &LocatedTx) -> Result<(), RpcError> {
     match found {
-        Found::Waiting { raw, from } => push_transaction(out, raw, *from, None),
-        Found::Mined { block, index } => match block.txs.get(*index) {
+        LocatedTx::Waiting { raw, from } => push_transaction(out, raw, *from, None),
+        LocatedTx::Mined { block, index } => match block.txs.get(*index) {
             Some(tx) => push_transaction(out, &tx.raw, tx.from, Some((block, *index))),
             None => {
                 out.push_str("null");
@@ -190,12 +190,12 @@ fn push_transaction(
     out: &mut String,
     mut raw: &[u8],
     from: Address,
-    mined: Option<(&Block, usize)>,
+    mined: Option<(&NullBlock, usize)>,
 ) -> Result<(), RpcError> {
     let broken = |error: String| RpcError::new(SERVER_ERROR_CODE, error);
     // The send only decoded the fields that a block needs.
     let envelope = Envelope::decode_2718(&mut raw).map_err(|error| broken(error.to_string()))?;
-    let price = mined.and_then(|(block, index)| block.txs.get(index)).map(Tx::gas_price);
+    let price = mined.and_then(|(block, index)| block.txs.get(index)).map(NullTx::gas_price);
     let shown = Transaction {
         inner: Recovered::new_unchecked(envelope, from),
         block_hash: mined.map(|(block, _)| block.hash),

@@ -44,7 +44,7 @@ impl From<SendError> for RpcError {
 
 /// The fields of a transaction that the chain needs.
 #[derive(Debug)]
-pub(super) struct Tx {
+pub(super) struct NullTx {
     pub(super) hash: B256,
     /// The recipient, which the null chain takes as the sender.
     pub(super) from: Address,
@@ -56,7 +56,7 @@ pub(super) struct Tx {
     pub(super) raw: Box<[u8]>,
 }
 
-impl Tx {
+impl NullTx {
     pub(super) fn read(raw: Box<[u8]>, chain_id: u64) -> Result<Self, SendError> {
         if raw.len() > MAX_TX_BYTES {
             return Err(PoolError::Oversized { size: raw.len(), limit: MAX_TX_BYTES }.into());
@@ -71,13 +71,13 @@ impl Tx {
         if !rest.is_empty() {
             return Err(PoolError::TrailingBytes.into());
         }
-        let fields = Fields::read(&mut fields, ty).map_err(undecodable)?;
+        let fields = TxFields::read(&mut fields, ty).map_err(undecodable)?;
         match fields.chain_id {
             None => return Err(PoolError::Unprotected.into()),
             Some(have) if have != chain_id => return Err(PoolError::WrongChainId { have, want: chain_id }.into()),
             Some(_) => {}
         }
-        let Fields { nonce, tip_cap, fee_cap, gas, to, data_bytes, .. } = fields;
+        let TxFields { nonce, tip_cap, fee_cap, gas, to, data_bytes, .. } = fields;
         let from = to.ok_or(SendError::Creation)?;
         let gas_used = gas_of(data_bytes);
         if gas < gas_used {
@@ -93,7 +93,7 @@ impl Tx {
         Ok(Self { hash: keccak256(&raw), from, nonce, gas_used, tip_cap, fee_cap, ty, raw })
     }
 
-    pub(super) fn outbids(&self, other: &Tx) -> bool {
+    pub(super) fn is_bump_of(&self, other: &NullTx) -> bool {
         let enough = |new: u128, old: u128| new > old && new >= old.saturating_mul(REPLACEMENT_PERCENT) / 100;
         enough(self.fee_cap, other.fee_cap) && enough(self.tip_cap, other.tip_cap)
     }
@@ -108,7 +108,7 @@ pub(super) fn gas_of(data_bytes: usize) -> u64 {
     (data_bytes as u64).saturating_mul(DATA_BYTE_GAS).saturating_add(TX_GAS)
 }
 
-struct Fields {
+struct TxFields {
     chain_id: Option<u64>,
     nonce: u64,
     tip_cap: u128,
@@ -118,7 +118,7 @@ struct Fields {
     data_bytes: usize,
 }
 
-impl Fields {
+impl TxFields {
     /// Decodes the fields up to the call data, and `v` of a legacy transaction, which contains the chain id.
     fn read(buf: &mut &[u8], ty: u8) -> alloy_rlp::Result<Self> {
         let typed_chain = if ty == LEGACY { None } else { Some(u64::decode(buf)?) };

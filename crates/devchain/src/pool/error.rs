@@ -82,24 +82,24 @@ impl PoolError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shortage {
     /// For the transaction alone.
-    OfOne { balance: U256, cost: U256 },
+    ForTx { balance: U256, cost: U256 },
     /// For the transaction together with the pending ones.
-    OfAll { balance: U256, queued: U256, cost: U256 },
+    WithPending { balance: U256, queued: U256, cost: U256 },
     /// For the additional cost of a replacement.
-    OfBump { balance: U256, queued: U256, bump: U256 },
+    ForBump { balance: U256, queued: U256, bump: U256 },
 }
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OfOne { balance, cost } => {
+            Self::ForTx { balance, cost } => {
                 write!(f, "balance {balance}, tx cost {cost}, overshot {}", cost.saturating_sub(*balance))
             }
-            Self::OfAll { balance, queued, cost } => {
+            Self::WithPending { balance, queued, cost } => {
                 let overshot = queued.saturating_add(*cost).saturating_sub(*balance);
                 write!(f, "balance {balance}, queued cost {queued}, tx cost {cost}, overshot {overshot}")
             }
-            Self::OfBump { balance, queued, bump } => {
+            Self::ForBump { balance, queued, bump } => {
                 let overshot = queued.saturating_add(*bump).saturating_sub(*balance);
                 write!(f, "balance {balance}, queued cost {queued}, tx bumped {bump}, overshot {overshot}")
             }

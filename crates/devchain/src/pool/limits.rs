@@ -47,7 +47,7 @@ impl Default for PoolLimits {
 
 impl PoolLimits {
     /// Limits for benchmarks: geth's rules with a very large pool.
-    pub fn roomy() -> Self {
+    pub fn for_benchmarks() -> Self {
         Self {
             account_slots: 65_536,
             global_slots: 1 << 20,

@@ -21,7 +21,7 @@ const FLOOR_GAS_PER_TOKEN: u64 = 10;
 const TOKENS_PER_NONZERO_BYTE: u64 = 4;
 
 /// The checks of geth's RPC layer, before the pool (`internal/ethapi`).
-pub(super) fn check_at_the_door(tx: &Tx, limits: &PoolLimits) -> Result<(), PoolError> {
+pub(super) fn check_rpc_rules(tx: &Tx, limits: &PoolLimits) -> Result<(), PoolError> {
     let fee = U256::from(tx.fee_cap()).saturating_mul(U256::from(tx.gas_limit()));
     if limits.tx_fee_cap != 0 && fee > U256::from(limits.tx_fee_cap) {
         let cap = in_ether(U256::from(limits.tx_fee_cap));

@@ -20,7 +20,7 @@ pub enum Clock {
 impl Clock {
     /// Sets the chain's time, if this clock is the machine's.
     #[expect(clippy::disallowed_methods, reason = "blocks of a dev chain are stamped with the machine's time")]
-    pub(crate) fn tell(self, chain: &DevChain) {
+    pub(crate) fn apply_to(self, chain: &DevChain) {
         if self == Self::Wall {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             chain.set_time(since.as_secs());
@@ -74,7 +74,7 @@ impl BlockProducer {
     pub fn new(chain: DevChain, mining: Mining, clock: Clock) -> Self {
         let (sender, interval) = watch::channel(None);
         let switch = MiningSwitch { interval: sender, chain: chain.clone() };
-        clock.tell(&chain);
+        clock.apply_to(&chain);
         switch.set(mining);
         Self { chain, clock, interval, switch }
     }
@@ -95,7 +95,7 @@ impl BlockProducer {
                 // The producer holds a sender, so the result is always a change.
                 _ = self.interval.changed() => {}
                 () = pause(interval) => {
-                    self.clock.tell(&self.chain);
+                    self.clock.apply_to(&self.chain);
                     self.chain.mine_now()?;
                 }
             }
@@ -103,7 +103,7 @@ impl BlockProducer {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "blocks on an interval are what this room is for")]
+#[expect(clippy::disallowed_methods, reason = "interval mining waits here")]
 async fn pause(interval: Option<Duration>) {
     match interval {
         Some(interval) => tokio::time::sleep(interval).await,

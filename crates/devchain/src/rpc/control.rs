@@ -184,7 +184,9 @@ fn set_finality(server: &RpcServer, params: Value) -> Result<Answer, RpcError> {
 
 fn set_interval(server: &RpcServer, params: Value, unit: fn(u64) -> Duration) -> Result<Answer, RpcError> {
     let interval: U64 = Args::new(params, 1)?.required()?;
-    let no_producer = || RpcError::new(SERVER_ERROR_CODE, "nobody makes blocks on an interval for this chain");
+    let no_producer = || {
+        RpcError::new(SERVER_ERROR_CODE, "interval mining is not available: the server runs without a block producer")
+    };
     server.switch().ok_or_else(no_producer)?.set_interval(Some(unit(interval.to())));
     answer(&true)
 }
@@ -232,7 +234,7 @@ fn faults(server: &RpcServer, params: Value) -> Result<Answer, RpcError> {
     if let Some(changes) = changes {
         changes.apply(&endpoint)?;
     }
-    answer(&serde_json::json!({ "lag": endpoint.faults().lag(), "struck": endpoint.faults().struck() }))
+    answer(&serde_json::json!({ "lag": endpoint.faults().lag(), "struck": endpoint.faults().fault_count() }))
 }
 
 /// The endpoint with this name, or the default endpoint.

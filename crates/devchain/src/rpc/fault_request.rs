@@ -4,7 +4,8 @@
 //! { "clear": true, "lag": 3, "dead": false, "hideReceipts": true, "chainId": 5,
 //!   "stuckHead": true, "flip": 1, "preconfirm": true,
 //!   "rules": [ { "on": "sends", "times": 2, "after": 1, "fault": { "kind": "timeOutAfter" } },
-//!              { "on": "eth_call", "permille": 100, "fault": { "kind": "http", "status": 429, "retryAfterSecs": 1 } } ] }
+//!              { "on": "eth_call", "permille": 100,
+//!                "fault": { "kind": "http", "status": 429, "retryAfterSecs": 1 } } ] }
 //! ```
 //!
 //! A rule without `times` and `permille` applies to every call.
@@ -14,7 +15,7 @@ use serde::Deserialize;
 use super::args::invalid;
 use crate::endpoint::Endpoint;
 use crate::error::RpcError;
-use crate::faults::{Fault, Faults, On};
+use crate::faults::{CallFilter, Fault, Faults};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -86,10 +87,10 @@ impl FaultRequest {
             faults.hide_receipts(hide);
         }
         if self.chain_id.is_some() {
-            faults.lie_about_chain_id(self.chain_id);
+            faults.set_wrong_chain_id(self.chain_id);
         }
         if let Some(stuck) = self.stuck_head {
-            endpoint.stick(stuck);
+            endpoint.freeze_head(stuck);
         }
         if let Some(reads) = self.flip {
             faults.flip_every(reads);
@@ -98,21 +99,17 @@ impl FaultRequest {
             faults.preconfirm(on);
         }
         let all_taken = self.rules.into_iter().all(|rule| rule.add_to(faults));
-        if all_taken {
-            Ok(())
-        } else {
-            Err(invalid("invalid argument 1: the endpoint has as many rules as it may have"))
-        }
+        if all_taken { Ok(()) } else { Err(invalid("invalid argument 1: too many fault rules for this endpoint")) }
     }
 }
 
 impl RuleRequest {
     fn add_to(self, faults: &Faults) -> bool {
         let on = match self.on.as_str() {
-            "any" => On::Any,
-            "sends" => On::Sends,
-            "reads" => On::Reads,
-            _ => On::Method(self.on),
+            "any" => CallFilter::Any,
+            "sends" => CallFilter::Sends,
+            "reads" => CallFilter::Reads,
+            _ => CallFilter::Method(self.on),
         };
         let fault = self.fault.into();
         match (self.times, self.permille) {

@@ -15,7 +15,7 @@ use futures_util::stream;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
-use super::line::{Line as _, Reply, Road, Served};
+use super::connection::{RpcConnection as _, RpcReply, RpcService, RpcTransport};
 use super::listener::LimitedListener;
 use super::server::{DEFAULT_ENDPOINT, RpcServer};
 use super::socket;
@@ -26,7 +26,7 @@ const JSON_TYPES: [&str; 3] = [JSON, "application/json-rpc", "application/jsonre
 
 /// The state that every connection shares.
 #[derive(Clone)]
-struct Serving<S> {
+struct ServerState<S> {
     server: S,
     /// Becomes true when the server stops.
     stopped: watch::Receiver<bool>,
@@ -44,7 +44,7 @@ pub async fn serve(
     serve_any(listener, server, shutdown).await
 }
 
-pub(crate) async fn serve_any<S: Served>(
+pub(crate) async fn serve_any<S: RpcService>(
     listener: TcpListener,
     server: S,
     shutdown: impl Future<Output = ()> + Send + 'static,
@@ -56,7 +56,7 @@ pub(crate) async fn serve_any<S: Served>(
         .route("/", get(upgrade_default::<S>).post(post_default::<S>))
         .route("/endpoint/{name}", get(upgrade_named::<S>).post(post_named::<S>))
         .layer(DefaultBodyLimit::max(limits.body_bytes))
-        .with_state(Serving { server, stopped, alive });
+        .with_state(ServerState { server, stopped, alive });
     let shutdown = async move {
         shutdown.await;
         // The value stays readable after the sender is dropped.
@@ -68,57 +68,57 @@ pub(crate) async fn serve_any<S: Served>(
     Ok(())
 }
 
-async fn post_default<S: Served>(State(serving): State<Serving<S>>, headers: HeaderMap, body: Bytes) -> Response {
-    post(serving, DEFAULT_ENDPOINT, &headers, &body).await
+async fn post_default<S: RpcService>(State(state): State<ServerState<S>>, headers: HeaderMap, body: Bytes) -> Response {
+    post(state, DEFAULT_ENDPOINT, &headers, &body).await
 }
 
-async fn post_named<S: Served>(
-    State(serving): State<Serving<S>>,
+async fn post_named<S: RpcService>(
+    State(state): State<ServerState<S>>,
     Path(name): Path<String>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    post(serving, &name, &headers, &body).await
+    post(state, &name, &headers, &body).await
 }
 
 type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
-async fn upgrade_default<S: Served>(
-    State(serving): State<Serving<S>>,
+async fn upgrade_default<S: RpcService>(
+    State(state): State<ServerState<S>>,
     headers: HeaderMap,
     socket: Upgrade,
 ) -> Response {
-    upgrade(serving, DEFAULT_ENDPOINT, &headers, socket)
+    upgrade(state, DEFAULT_ENDPOINT, &headers, socket)
 }
 
-async fn upgrade_named<S: Served>(
-    State(serving): State<Serving<S>>,
+async fn upgrade_named<S: RpcService>(
+    State(state): State<ServerState<S>>,
     Path(name): Path<String>,
     headers: HeaderMap,
     socket: Upgrade,
 ) -> Response {
-    upgrade(serving, &name, &headers, socket)
+    upgrade(state, &name, &headers, socket)
 }
 
-async fn post<S: Served>(mut serving: Serving<S>, name: &str, headers: &HeaderMap, body: &[u8]) -> Response {
+async fn post<S: RpcService>(mut state: ServerState<S>, name: &str, headers: &HeaderMap, body: &[u8]) -> Response {
     if !is_json(headers) {
         let text = "invalid content type, only application/json is supported";
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, text).into_response();
     }
-    let mut line = match find(&serving.server, name, Road::Http) {
-        Ok(line) => line,
+    let mut connection = match find(&state.server, name, RpcTransport::Http) {
+        Ok(connection) => connection,
         Err(response) => return *response,
     };
-    match line.answer(body).await {
-        Reply::Text(text) => ([(CONTENT_TYPE, JSON)], text).into_response(),
-        Reply::Nothing => StatusCode::OK.into_response(),
-        Reply::Silence => {
+    match connection.answer(body).await {
+        RpcReply::Text(text) => ([(CONTENT_TYPE, JSON)], text).into_response(),
+        RpcReply::Nothing => StatusCode::OK.into_response(),
+        RpcReply::TimedOut => {
             // The caller's timeout drops this future. Otherwise the end of the server completes it.
-            socket::end(&mut serving.stopped).await;
+            socket::end(&mut state.stopped).await;
             broken_response()
         }
-        Reply::Disconnect => broken_response(),
-        Reply::Http { status, retry_after_secs, body } => {
+        RpcReply::Disconnect => broken_response(),
+        RpcReply::Http { status, retry_after_secs, body } => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             let mut response = (status, body).into_response();
             if let Some(seconds) = retry_after_secs {
@@ -129,30 +129,32 @@ async fn post<S: Served>(mut serving: Serving<S>, name: &str, headers: &HeaderMa
     }
 }
 
-fn upgrade<S: Served>(serving: Serving<S>, name: &str, headers: &HeaderMap, socket: Upgrade) -> Response {
+fn upgrade<S: RpcService>(state: ServerState<S>, name: &str, headers: &HeaderMap, socket: Upgrade) -> Response {
     let socket = match socket {
         Ok(socket) => socket,
         Err(rejection) if headers.contains_key(UPGRADE) => return rejection.into_response(),
         // geth accepts empty requests, because load balancers use them as health checks.
         Err(_) => return StatusCode::OK.into_response(),
     };
-    let line = match find(&serving.server, name, Road::Socket) {
-        Ok(line) => line,
+    let connection = match find(&state.server, name, RpcTransport::Socket) {
+        Ok(connection) => connection,
         Err(response) => return *response,
     };
-    if line.is_dead() {
+    if connection.is_dead() {
         return broken_response();
     }
-    let most = serving.server.limits().body_bytes;
+    let most = state.server.limits().body_bytes;
     socket.max_message_size(most).max_frame_size(most).on_upgrade(move |socket| async move {
-        let Serving { stopped, alive, .. } = serving;
-        socket::run(socket, line, stopped).await;
+        let ServerState { stopped, alive, .. } = state;
+        socket::run(socket, connection, stopped).await;
         drop(alive);
     })
 }
 
-fn find<S: Served>(server: &S, name: &str, road: Road) -> Result<S::Line, Box<Response>> {
-    server.line(name, road).map_err(|error| Box::new((StatusCode::NOT_FOUND, error.to_string()).into_response()))
+fn find<S: RpcService>(server: &S, name: &str, transport: RpcTransport) -> Result<S::Connection, Box<Response>> {
+    server
+        .connect(name, transport)
+        .map_err(|error| Box::new((StatusCode::NOT_FOUND, error.to_string()).into_response()))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

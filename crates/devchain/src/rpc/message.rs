@@ -19,8 +19,8 @@ const VERSION: &str = "2.0";
 /// A parsed request text.
 #[derive(Debug)]
 pub(crate) enum Incoming<'a> {
-    Single(Result<Request<'a>, Invalid<'a>>),
-    Batch(Vec<Result<Request<'a>, Invalid<'a>>>),
+    Single(Result<Request<'a>, InvalidRequest<'a>>),
+    Batch(Vec<Result<Request<'a>, InvalidRequest<'a>>>),
 }
 
 /// A call that borrows from the request text. Without an id it is a notification, which gets no answer.
@@ -33,7 +33,7 @@ pub(crate) struct Request<'a> {
 
 /// Valid JSON that is not a call, with the id for the answer.
 #[derive(Debug)]
-pub(crate) struct Invalid<'a> {
+pub(crate) struct InvalidRequest<'a> {
     pub(crate) id: &'a RawValue,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Incoming<'a> {
 
 /// The fields of a call. Each may have any value or be missing.
 #[derive(Deserialize)]
-struct Fields<'a> {
+struct RequestFields<'a> {
     #[serde(default, borrow, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     #[serde(default, borrow, deserialize_with = "present")]
@@ -100,16 +100,16 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 }
 
 impl<'a> Request<'a> {
-    fn read(message: &'a RawValue) -> Result<Self, Invalid<'a>> {
-        let Ok(Fields { id, jsonrpc, method, params }) = serde_json::from_str(message.get()) else {
-            return Err(Invalid { id: RawValue::NULL });
+    fn read(message: &'a RawValue) -> Result<Self, InvalidRequest<'a>> {
+        let Ok(RequestFields { id, jsonrpc, method, params }) = serde_json::from_str(message.get()) else {
+            return Err(InvalidRequest { id: RawValue::NULL });
         };
         // An id is a string, a number or null. An answer cannot carry any other id.
         let is_id = id.is_none_or(|id| !id.get().starts_with(['{', '[', 't', 'f']));
         let is_ours = jsonrpc.and_then(text_of).as_deref() == Some(VERSION);
         match method.and_then(text_of) {
             Some(method) if is_id && is_ours => Ok(Self { id, method, params }),
-            _ => Err(Invalid { id: id.filter(|_| is_id).unwrap_or(RawValue::NULL) }),
+            _ => Err(InvalidRequest { id: id.filter(|_| is_id).unwrap_or(RawValue::NULL) }),
         }
     }
 }
@@ -132,7 +132,7 @@ pub(crate) fn answer(value: &impl Serialize) -> Result<Answer, RpcError> {
 }
 
 #[derive(Serialize)]
-struct Failure<'a> {
+struct ErrorAnswer<'a> {
     jsonrpc: &'static str,
     id: &'a RawValue,
     error: ErrorObject<'a>,
@@ -180,10 +180,14 @@ pub(crate) fn end_success(text: &mut String) {
 
 pub(crate) fn failure(id: &RawValue, error: &RpcError) -> String {
     let data = error.data.as_ref().map(ToString::to_string);
-    to_text(&Failure { jsonrpc: VERSION, id, error: ErrorObject { code: error.code, message: &error.message, data } })
+    to_text(&ErrorAnswer {
+        jsonrpc: VERSION,
+        id,
+        error: ErrorObject { code: error.code, message: &error.message, data },
+    })
 }
 
-pub(crate) fn invalid(invalid: &Invalid<'_>) -> String {
+pub(crate) fn invalid(invalid: &InvalidRequest<'_>) -> String {
     failure(invalid.id, &RpcError::new(INVALID_REQUEST_CODE, "invalid request"))
 }
 
@@ -205,7 +209,7 @@ fn to_text(message: &impl Serialize) -> String {
 mod tests {
     use super::*;
 
-    fn single(text: &str) -> Result<Request<'_>, Invalid<'_>> {
+    fn single(text: &str) -> Result<Request<'_>, InvalidRequest<'_>> {
         match Incoming::parse(text.as_bytes(), 10) {
             Ok(Incoming::Single(request)) => request,
             other => panic!("{other:?}"),

@@ -13,11 +13,11 @@
 
 mod args;
 mod clock;
+mod connection;
 mod control;
 mod dispatch;
 mod fault_request;
 mod http;
-mod line;
 mod listener;
 mod message;
 mod read;
@@ -30,11 +30,11 @@ mod trace;
 
 pub(crate) use args::{Args, invalid};
 pub use clock::{BlockProducer, Clock, Mining, MiningSwitch};
+pub(crate) use connection::{RpcConnection, RpcReply, RpcService, RpcTransport, SubscriberLagged};
 pub use http::serve;
 pub(crate) use http::serve_any;
-pub(crate) use line::{FellBehind, Line, Reply, Road, Served};
 pub(crate) use message::{
-    Incoming, Invalid, METHOD_NOT_FOUND_CODE, Request, begin_success, end_success, failure, invalid as invalid_request,
-    read_params,
+    Incoming, InvalidRequest, METHOD_NOT_FOUND_CODE, Request, begin_success, end_success, failure,
+    invalid as invalid_request, read_params,
 };
 pub use server::{DEFAULT_ENDPOINT, EndpointError, RpcLimits, RpcServer};

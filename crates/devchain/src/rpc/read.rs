@@ -15,13 +15,13 @@ use super::shape;
 use super::trace::trace_transaction;
 use crate::block::Block;
 use crate::error::{CallError, ReadError, RpcError, SERVER_ERROR_CODE};
-use crate::query::{At, CallRequest};
+use crate::query::{BlockSelector, CallRequest};
 use crate::view::View;
 
 pub(crate) fn read(view: &View, method: &str, params: Value) -> Result<Answer, RpcError> {
     match method {
         "eth_getBlockByNumber" => block_by::<BlockNumberOrTag>(view, params, request::at_tag),
-        "eth_getBlockByHash" => block_by::<B256>(view, params, At::Hash),
+        "eth_getBlockByHash" => block_by::<B256>(view, params, BlockSelector::Hash),
         "eth_getBlockReceipts" => block_receipts(view, params),
         "eth_getBlockTransactionCountByNumber" => transaction_count(view, params),
         "eth_getBlockTransactionCountByHash" => transaction_count(view, params),
@@ -83,13 +83,17 @@ fn without_arguments(view: &View, method: &str, params: Value) -> Result<Answer,
     Args::none(params).and(answered)
 }
 
-fn block_by<T: DeserializeOwned>(view: &View, params: Value, to_at: fn(T) -> At) -> Result<Answer, RpcError> {
+fn block_by<T: DeserializeOwned>(
+    view: &View,
+    params: Value,
+    to_at: fn(T) -> BlockSelector,
+) -> Result<Answer, RpcError> {
     let mut args = Args::new(params, 2)?;
     let at = to_at(args.required()?);
     let full = args.required()?;
     match view.block(at) {
         None => answer(&Value::Null),
-        Some(block) if at == At::Pending => answer(&shape::pending_block(&block, full)?),
+        Some(block) if at == BlockSelector::Pending => answer(&shape::pending_block(&block, full)?),
         Some(block) => answer(&shape::block(&block, full)),
     }
 }
@@ -98,7 +102,7 @@ fn block_receipts(view: &View, params: Value) -> Result<Answer, RpcError> {
     let id: BlockId = Args::new(params, 1)?.required()?;
     let at = checked_at(view, id)?;
     // The pending block has no receipts, as in geth.
-    let block = Some(at).filter(|at| *at != At::Pending).and_then(|at| view.block(at));
+    let block = Some(at).filter(|at| *at != BlockSelector::Pending).and_then(|at| view.block(at));
     answer(&block.map(|block| shape::receipts(&block)))
 }
 
@@ -111,7 +115,7 @@ fn transaction_count(view: &View, params: Value) -> Result<Answer, RpcError> {
 fn account<T: serde::Serialize>(
     view: &View,
     params: Value,
-    ask: impl FnOnce(&View, Address, At) -> Result<T, ReadError>,
+    ask: impl FnOnce(&View, Address, BlockSelector) -> Result<T, ReadError>,
 ) -> Result<Answer, RpcError> {
     let mut args = Args::new(params, 2)?;
     let account = args.required()?;
@@ -132,12 +136,12 @@ fn storage(view: &View, params: Value) -> Result<Answer, RpcError> {
 fn call<T: serde::Serialize>(
     view: &View,
     params: Value,
-    ask: impl FnOnce(&View, &CallRequest, At) -> Result<T, CallError>,
+    ask: impl FnOnce(&View, &CallRequest, BlockSelector) -> Result<T, CallError>,
 ) -> Result<Answer, RpcError> {
     let mut args = Args::new(params, 4)?;
     let request: TransactionRequest = args.required()?;
     let id = args.optional()?;
-    let at = id.map_or(Ok(At::Latest), |id| checked_at(view, id))?;
+    let at = id.map_or(Ok(BlockSelector::Latest), |id| checked_at(view, id))?;
     for what in ["state", "block"] {
         let overrides: Option<serde_json::Map<String, Value>> = args.optional()?;
         if overrides.is_some_and(|overrides| !overrides.is_empty()) {
@@ -174,10 +178,10 @@ fn by_nonce(txs: BTreeMap<u64, std::sync::Arc<crate::tx::Tx>>) -> BTreeMap<Strin
 }
 
 /// The block of an id. With `requireCanonical`, a block that is not canonical is an error.
-fn checked_at(view: &View, id: BlockId) -> Result<At, RpcError> {
+fn checked_at(view: &View, id: BlockId) -> Result<BlockSelector, RpcError> {
     if let BlockId::Hash(hash) = id
         && hash.require_canonical == Some(true)
-        && let Some(block) = view.block(At::Hash(hash.block_hash))
+        && let Some(block) = view.block(BlockSelector::Hash(hash.block_hash))
         && !is_canonical(view, &block)
     {
         return Err(RpcError::new(SERVER_ERROR_CODE, "hash is not currently canonical"));
@@ -186,13 +190,15 @@ fn checked_at(view: &View, id: BlockId) -> Result<At, RpcError> {
 }
 
 fn is_canonical(view: &View, block: &Block) -> bool {
-    view.block(At::Number(block.number())).is_some_and(|canonical| canonical.hash == block.hash)
+    view.block(BlockSelector::Number(block.number())).is_some_and(|canonical| canonical.hash == block.hash)
 }
 
 /// geth has another text for an unknown block that was requested by hash.
-fn named(error: ReadError, at: At) -> RpcError {
+fn named(error: ReadError, at: BlockSelector) -> RpcError {
     match (error, at) {
-        (ReadError::UnknownBlock, At::Hash(_)) => RpcError::new(SERVER_ERROR_CODE, "header for hash not found"),
+        (ReadError::UnknownBlock, BlockSelector::Hash(_)) => {
+            RpcError::new(SERVER_ERROR_CODE, "header for hash not found")
+        }
         (error, _) => error.into(),
     }
 }

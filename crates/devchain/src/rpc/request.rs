@@ -7,25 +7,25 @@ use serde::Deserialize;
 
 use super::args::invalid;
 use crate::error::RpcError;
-use crate::query::{At, CallRequest, LogBlocks, LogFilter};
+use crate::query::{BlockSelector, CallRequest, LogBlocks, LogFilter};
 
 /// Maximum number of topic positions, because a log has at most four topics.
 const MAX_TOPICS: usize = 4;
 
-pub(crate) fn at_tag(tag: BlockNumberOrTag) -> At {
+pub(crate) fn at_tag(tag: BlockNumberOrTag) -> BlockSelector {
     match tag {
-        BlockNumberOrTag::Latest => At::Latest,
-        BlockNumberOrTag::Finalized => At::Finalized,
-        BlockNumberOrTag::Safe => At::Safe,
-        BlockNumberOrTag::Earliest => At::Earliest,
-        BlockNumberOrTag::Pending => At::Pending,
-        BlockNumberOrTag::Number(number) => At::Number(number),
+        BlockNumberOrTag::Latest => BlockSelector::Latest,
+        BlockNumberOrTag::Finalized => BlockSelector::Finalized,
+        BlockNumberOrTag::Safe => BlockSelector::Safe,
+        BlockNumberOrTag::Earliest => BlockSelector::Earliest,
+        BlockNumberOrTag::Pending => BlockSelector::Pending,
+        BlockNumberOrTag::Number(number) => BlockSelector::Number(number),
     }
 }
 
-pub(crate) fn at(id: BlockId) -> At {
+pub(crate) fn at(id: BlockId) -> BlockSelector {
     match id {
-        BlockId::Hash(hash) => At::Hash(hash.block_hash),
+        BlockId::Hash(hash) => BlockSelector::Hash(hash.block_hash),
         BlockId::Number(tag) => at_tag(tag),
     }
 }
@@ -95,9 +95,10 @@ impl FilterRequest {
                     "invalid argument 0: cannot specify both BlockHash and FromBlock/ToBlock, choose one or the other",
                 ));
             }
-            (None, from, to) => {
-                LogBlocks::Range { from: from.map_or(At::Latest, at_tag), to: to.map_or(At::Latest, at_tag) }
-            }
+            (None, from, to) => LogBlocks::Range {
+                from: from.map_or(BlockSelector::Latest, at_tag),
+                to: to.map_or(BlockSelector::Latest, at_tag),
+            },
         };
         let topics = self.topics.unwrap_or_default();
         if topics.len() > MAX_TOPICS {
@@ -130,7 +131,7 @@ mod tests {
         let two = B256::repeat_byte(2);
         let read = filter(json!({ "topics": [one, null, [one, two], [one, null]] })).unwrap();
         assert_eq!(read.topics, [vec![one], vec![], vec![one, two], vec![]]);
-        assert_eq!(read.blocks, LogBlocks::Range { from: At::Latest, to: At::Latest });
+        assert_eq!(read.blocks, LogBlocks::Range { from: BlockSelector::Latest, to: BlockSelector::Latest });
     }
 
     #[test]

@@ -43,9 +43,9 @@ impl Default for RpcLimits {
 /// The reason why an endpoint name is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    #[error("the chain has as many endpoints as it may have ({0})")]
+    #[error("too many endpoints (limit {0})")]
     TooMany(usize),
-    #[error("an endpoint's name has between 1 and {0} bytes")]
+    #[error("the name of an endpoint must have between 1 and {0} bytes")]
     NameLength(usize),
 }
 

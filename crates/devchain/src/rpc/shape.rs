@@ -9,7 +9,7 @@ use alloy_rpc_types_eth::{
 };
 use serde_json::Value;
 
-use crate::block::{Block, LogEntry, Mined};
+use crate::block::{Block, LogEntry, MinedPosition};
 use crate::error::{RpcError, SERVER_ERROR_CODE};
 use crate::query::{FeeHistory, FoundTx};
 use crate::tx::{Envelope, Tx};
@@ -84,11 +84,11 @@ fn mined_transaction(block: &Block, index: usize) -> Option<Transaction<Envelope
 
 /// All receipts of a block, in the order of its transactions.
 pub(crate) fn receipts(block: &std::sync::Arc<Block>) -> Vec<TransactionReceipt> {
-    let mined = (0..block.txs.len()).map(|index| Mined { block: block.clone(), index });
+    let mined = (0..block.txs.len()).map(|index| MinedPosition { block: block.clone(), index });
     mined.filter_map(|mined| receipt(&mined)).collect()
 }
 
-pub(crate) fn receipt(mined: &Mined) -> Option<TransactionReceipt> {
+pub(crate) fn receipt(mined: &MinedPosition) -> Option<TransactionReceipt> {
     let (tx, receipt, block) = (mined.tx()?, mined.receipt()?, &mined.block);
     let logs = receipt.logs.iter().zip(receipt.first_log_index..).map(|(inner, log_index)| RpcLog {
         inner: inner.clone(),

@@ -3,10 +3,10 @@
 use axum::extract::ws::{Message, WebSocket};
 use tokio::sync::watch;
 
-use super::line::{Line, Reply};
+use super::connection::{RpcConnection, RpcReply};
 
 /// Answers messages and sends notifications, until either side closes the connection or the server stops.
-pub(crate) async fn run(mut socket: WebSocket, mut line: impl Line, mut stopped: watch::Receiver<bool>) {
+pub(crate) async fn run(mut socket: WebSocket, mut connection: impl RpcConnection, mut stopped: watch::Receiver<bool>) {
     loop {
         tokio::select! {
             () = end(&mut stopped) => return,
@@ -17,16 +17,16 @@ pub(crate) async fn run(mut socket: WebSocket, mut line: impl Line, mut stopped:
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 };
-                match line.answer(&text).await {
-                    Reply::Text(text) => if socket.send(Message::text(text)).await.is_err() { return },
-                    Reply::Nothing | Reply::Silence => {}
+                match connection.answer(&text).await {
+                    RpcReply::Text(text) => if socket.send(Message::text(text)).await.is_err() { return },
+                    RpcReply::Nothing | RpcReply::TimedOut => {}
                     // A WebSocket has no HTTP status.
-                    Reply::Disconnect | Reply::Http { .. } => return,
+                    RpcReply::Disconnect | RpcReply::Http { .. } => return,
                 }
             }
-            news = line.news() => {
-                let Ok(news) = news else { return };
-                for text in news {
+            messages = connection.next_messages() => {
+                let Ok(messages) = messages else { return };
+                for text in messages {
                     if socket.send(Message::text(text)).await.is_err() {
                         return;
                     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::args::Args;
-use super::line::FellBehind;
+use super::connection::SubscriberLagged;
 use super::message::{Answer, METHOD_NOT_FOUND_CODE, answer, notification};
 use super::request::FilterRequest;
 use super::server::RpcServer;
@@ -18,13 +18,13 @@ use crate::query::LogFilter;
 
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
-    by_id: BTreeMap<String, Kind>,
+    by_id: BTreeMap<String, SubscriptionKind>,
     /// Present only while a subscription exists. A receiver that is never read would fall behind.
     events: Option<broadcast::Receiver<ChainEvent>>,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum SubscriptionKind {
     NewHeads,
     Logs(LogFilter),
     /// Hashes, or full transactions.
@@ -39,9 +39,11 @@ impl Subscriptions {
         let mut args = Args::new(params, 2)?;
         let name: String = args.required()?;
         let kind = match name.as_str() {
-            "newHeads" => Kind::NewHeads,
-            "logs" => Kind::Logs(args.optional::<FilterRequest>()?.unwrap_or_default().into_filter()?),
-            "newPendingTransactions" => Kind::PendingTransactions { full: args.optional()?.unwrap_or(false) },
+            "newHeads" => SubscriptionKind::NewHeads,
+            "logs" => SubscriptionKind::Logs(args.optional::<FilterRequest>()?.unwrap_or_default().into_filter()?),
+            "newPendingTransactions" => {
+                SubscriptionKind::PendingTransactions { full: args.optional()?.unwrap_or(false) }
+            }
             _ => {
                 let text = format!("no \"{name}\" subscription in eth namespace");
                 return Err(RpcError::new(METHOD_NOT_FOUND_CODE, text));
@@ -71,12 +73,12 @@ impl Subscriptions {
     }
 
     /// The next event. Pending while no subscription exists.
-    pub(crate) async fn next(&mut self) -> Result<ChainEvent, FellBehind> {
+    pub(crate) async fn next(&mut self) -> Result<ChainEvent, SubscriberLagged> {
         match &mut self.events {
             None => std::future::pending().await,
             Some(events) => match events.recv().await {
                 Ok(event) => Ok(event),
-                Err(RecvError::Lagged(_)) => Err(FellBehind),
+                Err(RecvError::Lagged(_)) => Err(SubscriberLagged),
                 // The chain is gone, so no further event follows.
                 Err(RecvError::Closed) => std::future::pending().await,
             },
@@ -88,13 +90,19 @@ impl Subscriptions {
         let mut texts = Vec::new();
         for (id, kind) in &self.by_id {
             match (kind, event) {
-                (Kind::NewHeads, ChainEvent::NewHead(block)) => texts.extend(text(id, &shape::header(block))),
-                (Kind::Logs(filter), ChainEvent::NewHead(block)) => texts.extend(logs(id, filter, block, false)),
-                (Kind::Logs(filter), ChainEvent::Removed(block)) => texts.extend(logs(id, filter, block, true)),
-                (Kind::PendingTransactions { full: true }, ChainEvent::Pending(tx)) => {
+                (SubscriptionKind::NewHeads, ChainEvent::NewHead(block)) => {
+                    texts.extend(text(id, &shape::header(block)))
+                }
+                (SubscriptionKind::Logs(filter), ChainEvent::NewHead(block)) => {
+                    texts.extend(logs(id, filter, block, false))
+                }
+                (SubscriptionKind::Logs(filter), ChainEvent::Removed(block)) => {
+                    texts.extend(logs(id, filter, block, true))
+                }
+                (SubscriptionKind::PendingTransactions { full: true }, ChainEvent::Pending(tx)) => {
                     texts.extend(text(id, &shape::pooled_transaction(tx)));
                 }
-                (Kind::PendingTransactions { full: false }, ChainEvent::Pending(tx)) => {
+                (SubscriptionKind::PendingTransactions { full: false }, ChainEvent::Pending(tx)) => {
                     texts.extend(text(id, &tx.hash))
                 }
                 _ => {}

@@ -5,12 +5,12 @@ use revm::context::TxEnv;
 use revm::context::result::{ExecutionResult, HaltReason, InvalidTransaction};
 use revm::context_interface::either::Either;
 
-use super::Read;
+use super::ChainRead;
 use super::revert_reason::revert_reason;
 use crate::block::Block;
 use crate::error::{CallError, ReadError};
-use crate::execute::{BlockContext, Executor, Invalid, Ledger};
-use crate::query::{At, CallRequest};
+use crate::execute::{BlockContext, Executor, InvalidExecution, Ledger};
+use crate::query::{BlockSelector, CallRequest};
 
 const PLAIN_TRANSFER_GAS: u64 = 21_000;
 /// The free gas that the EVM adds to a call with value.
@@ -18,34 +18,34 @@ const CALL_STIPEND: u64 = 2_300;
 /// Allowed error of an estimate in thousandths, as in geth.
 const ESTIMATE_ERROR_PERMILLE: u64 = 15;
 
-pub(super) fn call(read: &Read<'_>, request: &CallRequest, at: At) -> Result<Bytes, CallError> {
-    let mut bench = Bench::new(read, request, at)?;
+pub(super) fn call(read: &ChainRead<'_>, request: &CallRequest, at: BlockSelector) -> Result<Bytes, CallError> {
+    let mut prepared = PreparedCall::new(read, request, at)?;
     let gas = request.gas.unwrap_or(u64::MAX).min(read.core.limits().call_gas);
-    bench.check_fee_cap()?;
-    match bench.run(gas) {
+    prepared.check_fee_cap()?;
+    match prepared.run(gas) {
         Ok(ExecutionResult::Success { output, .. }) => Ok(output.into_data()),
         Ok(ExecutionResult::Revert { output, .. }) => Err(reverted(output)),
         Ok(ExecutionResult::Halt { reason, .. }) => Err(CallError::Halted(halt_text(&reason))),
         Err(invalid) => {
-            Err(CallError::Refused(format!("err: {} (supplied gas {gas})", invalid_text(&invalid, bench.from))))
+            Err(CallError::Refused(format!("err: {} (supplied gas {gas})", invalid_text(&invalid, prepared.from))))
         }
     }
 }
 
-pub(super) fn estimate_gas(read: &Read<'_>, request: &CallRequest, at: At) -> Result<u64, CallError> {
-    let mut bench = Bench::new(read, request, at)?;
-    bench.check_fee_cap()?;
+pub(super) fn estimate_gas(read: &ChainRead<'_>, request: &CallRequest, at: BlockSelector) -> Result<u64, CallError> {
+    let mut prepared = PreparedCall::new(read, request, at)?;
+    prepared.check_fee_cap()?;
     let mut high = match request.gas {
         Some(gas) if gas >= PLAIN_TRANSFER_GAS => gas,
-        _ => bench.context.gas_limit,
+        _ => prepared.context.gas_limit,
     };
-    if bench.fee_cap != 0 {
-        let balance = read.with_state(at, |state| state.account(bench.from).unwrap_or_default().balance)?;
+    if prepared.fee_cap != 0 {
+        let balance = read.with_state(at, |state| state.account(prepared.from).unwrap_or_default().balance)?;
         if request.value >= balance {
             return Err(CallError::InsufficientFundsForTransfer);
         }
         let available = balance.saturating_sub(request.value);
-        let affordable = available / U256::from(bench.fee_cap);
+        let affordable = available / U256::from(prepared.fee_cap);
         high = high.min(u64::try_from(affordable).unwrap_or(u64::MAX));
     }
     high = high.min(read.core.limits().call_gas);
@@ -54,10 +54,10 @@ pub(super) fn estimate_gas(read: &Read<'_>, request: &CallRequest, at: At) -> Re
         _ => false,
     };
     // An error here is ignored: the run with the full gas fails too, and geth reports that error.
-    if is_plain && matches!(bench.succeeds(PLAIN_TRANSFER_GAS), Ok(Some(()))) {
+    if is_plain && matches!(prepared.succeeds(PLAIN_TRANSFER_GAS), Ok(Some(()))) {
         return Ok(PLAIN_TRANSFER_GAS);
     }
-    let (used, refunded) = match bench.run(high) {
+    let (used, refunded) = match prepared.run(high) {
         Ok(ExecutionResult::Success { gas, .. }) => (gas.tx_gas_used(), gas.inner_refunded()),
         Ok(ExecutionResult::Revert { output, .. }) => return Err(reverted(output)),
         Ok(ExecutionResult::Halt { reason: HaltReason::OutOfGas(_), .. }) => {
@@ -65,13 +65,13 @@ pub(super) fn estimate_gas(read: &Read<'_>, request: &CallRequest, at: At) -> Re
         }
         Ok(ExecutionResult::Halt { reason, .. }) => return Err(CallError::Halted(halt_text(&reason))),
         Err(invalid) if is_too_little_gas(&invalid) => return Err(CallError::GasAllowance { allowance: high }),
-        Err(invalid) => return Err(bench.refused(high, &invalid)),
+        Err(invalid) => return Err(prepared.refused(high, &invalid)),
     };
-    bench.search(used, refunded, high)
+    prepared.search(used, refunded, high)
 }
 
 /// A prepared call that can run with any gas limit.
-struct Bench<'a> {
+struct PreparedCall<'a> {
     executor: Executor<'a>,
     context: BlockContext,
     from: Address,
@@ -79,8 +79,8 @@ struct Bench<'a> {
     tx: TxEnv,
 }
 
-impl<'a> Bench<'a> {
-    fn new(read: &'a Read<'_>, request: &CallRequest, at: At) -> Result<Self, CallError> {
+impl<'a> PreparedCall<'a> {
+    fn new(read: &'a ChainRead<'_>, request: &CallRequest, at: BlockSelector) -> Result<Self, CallError> {
         let is_dynamic = request.max_fee_per_gas.is_some() || request.max_priority_fee_per_gas.is_some();
         if request.gas_price.is_some() && is_dynamic {
             return Err(CallError::TwoKindsOfFees);
@@ -110,7 +110,7 @@ impl<'a> Bench<'a> {
         Err(CallError::Refused(format!("err: max fee per gas less than block base fee: {why}")))
     }
 
-    fn run(&mut self, gas: u64) -> Result<ExecutionResult, Invalid> {
+    fn run(&mut self, gas: u64) -> Result<ExecutionResult, InvalidExecution> {
         self.executor.attempt(TxEnv { gas_limit: gas, ..self.tx.clone() })
     }
 
@@ -147,19 +147,19 @@ impl<'a> Bench<'a> {
         Ok(high)
     }
 
-    fn refused(&self, gas: u64, invalid: &Invalid) -> CallError {
+    fn refused(&self, gas: u64, invalid: &InvalidExecution) -> CallError {
         CallError::Refused(format!("failed with {gas} gas: {}", invalid_text(invalid, self.from)))
     }
 }
 
 /// The block fields that the call sees.
-fn context(read: &Read<'_>, at: At) -> Result<BlockContext, ReadError> {
+fn context(read: &ChainRead<'_>, at: BlockSelector) -> Result<BlockContext, ReadError> {
     let block = read.block(at).ok_or(ReadError::UnknownBlock)?;
     Ok(block_context(read, &block))
 }
 
 /// The block fields that code in this block sees.
-pub(super) fn block_context(read: &Read<'_>, block: &Block) -> BlockContext {
+pub(super) fn block_context(read: &ChainRead<'_>, block: &Block) -> BlockContext {
     BlockContext {
         chain_id: read.core.chain_id(),
         number: block.number(),
@@ -171,11 +171,11 @@ pub(super) fn block_context(read: &Read<'_>, block: &Block) -> BlockContext {
     }
 }
 
-fn ledger<'a>(read: &'a Read<'_>, at: At) -> Result<Ledger<'a>, ReadError> {
+fn ledger<'a>(read: &'a ChainRead<'_>, at: BlockSelector) -> Result<Ledger<'a>, ReadError> {
     // Fails if the state of the block cannot be read.
     read.with_state(at, |_| ())?;
     let core = &read.core;
-    if at == At::Pending && !read.lags() {
+    if at == BlockSelector::Pending && !read.lags() {
         let changes = core.pending().changes.clone();
         return Ok(Ledger::on(core.state(), core.head().number(), core.blocks()).with(changes));
     }
@@ -212,12 +212,12 @@ fn reverted(data: Bytes) -> CallError {
     CallError::Reverted { reason: revert_reason(&data), data }
 }
 
-fn is_too_little_gas(invalid: &Invalid) -> bool {
+fn is_too_little_gas(invalid: &InvalidExecution) -> bool {
     use InvalidTransaction::{CallGasCostMoreThanGasLimit, GasFloorMoreThanGasLimit};
     matches!(invalid.0, CallGasCostMoreThanGasLimit { .. } | GasFloorMoreThanGasLimit { .. })
 }
 
-fn invalid_text(invalid: &Invalid, from: Address) -> String {
+fn invalid_text(invalid: &InvalidExecution, from: Address) -> String {
     match &invalid.0 {
         InvalidTransaction::LackOfFundForMaxFee { fee, balance } => {
             format!("insufficient funds for gas * price + value: address {from} have {balance} want {fee}")

@@ -1,11 +1,11 @@
 //! Suggested fees and fee history, as in geth.
 
-use super::Read;
+use super::ChainRead;
 use crate::block::Block;
 use crate::core::base_fee_after;
 use crate::error::ReadError;
 use crate::genesis::GWEI;
-use crate::query::{At, FeeHistory};
+use crate::query::{BlockSelector, FeeHistory};
 
 /// The suggestion if recent blocks have no tips.
 const DEFAULT_TIP: u128 = GWEI;
@@ -18,7 +18,7 @@ const TIPS_PER_BLOCK: usize = 3;
 const TIP_PERCENTILE: usize = 60;
 
 /// The suggested tip, from the tips of recent blocks.
-pub(super) fn suggested_tip(read: &Read<'_>) -> u128 {
+pub(super) fn suggested_tip(read: &ChainRead<'_>) -> u128 {
     let mut tips = Vec::new();
     for number in read.newest.saturating_sub(TIP_BLOCKS - 1)..=read.newest {
         let Some(block) = read.block_by_number(number) else { continue };
@@ -32,14 +32,14 @@ pub(super) fn suggested_tip(read: &Read<'_>) -> u128 {
 }
 
 pub(super) fn fee_history(
-    read: &Read<'_>,
+    read: &ChainRead<'_>,
     count: u64,
-    newest: At,
+    newest: BlockSelector,
     percentiles: &[f64],
 ) -> Result<FeeHistory, ReadError> {
     check_percentiles(percentiles)?;
     let newest = match newest {
-        At::Number(requested) if requested > read.newest => {
+        BlockSelector::Number(requested) if requested > read.newest => {
             return Err(ReadError::BeyondHead { requested, head: read.newest });
         }
         newest => read.number(newest).ok_or(ReadError::UnknownBlock)?,

@@ -1,16 +1,16 @@
 //! Log queries.
 
-use super::Read;
+use super::ChainRead;
 use crate::block::{Block, LogEntry};
 use crate::error::ReadError;
-use crate::query::{At, LogBlocks, LogFilter};
+use crate::query::{BlockSelector, LogBlocks, LogFilter};
 
-pub(super) fn logs(read: &Read<'_>, filter: &LogFilter) -> Result<Vec<LogEntry>, ReadError> {
+pub(super) fn logs(read: &ChainRead<'_>, filter: &LogFilter) -> Result<Vec<LogEntry>, ReadError> {
     let limit = read.core.limits().logs_per_answer;
     let mut found = Vec::new();
     match filter.blocks {
         LogBlocks::Hash(hash) => {
-            let block = read.block(At::Hash(hash)).ok_or(ReadError::UnknownLogBlock)?;
+            let block = read.block(BlockSelector::Hash(hash)).ok_or(ReadError::UnknownLogBlock)?;
             collect(&block, filter, limit, &mut found)?;
         }
         LogBlocks::Range { from, to } => {
@@ -29,9 +29,9 @@ pub(super) fn logs(read: &Read<'_>, filter: &LogFilter) -> Result<Vec<LogEntry>,
 }
 
 /// The block number of one end of the range. A number beyond the head is allowed.
-fn edge(read: &Read<'_>, at: At) -> Result<u64, ReadError> {
+fn edge(read: &ChainRead<'_>, at: BlockSelector) -> Result<u64, ReadError> {
     match at {
-        At::Number(number) => Ok(number),
+        BlockSelector::Number(number) => Ok(number),
         _ => read.number(at).ok_or(ReadError::UnknownBlock),
     }
 }

@@ -10,13 +10,13 @@ use std::sync::{Arc, MutexGuard};
 
 use alloy_primitives::{Address, B256, Bytes, U256};
 
-use crate::block::{Block, LogEntry, Mined};
+use crate::block::{Block, LogEntry, MinedPosition};
 use crate::chain::DevChain;
 use crate::core::{Branch, Core};
 use crate::error::{CallError, ReadError};
 use crate::execute::Ledger;
-use crate::faults::{Faults, Sight};
-use crate::query::{At, CallRequest, FeeHistory, FoundTx, LogFilter, PoolContent, PoolStatus, TopCall};
+use crate::faults::{Faults, VisibleBranch};
+use crate::query::{BlockSelector, CallRequest, FeeHistory, FoundTx, LogFilter, PoolContent, PoolStatus, TopCall};
 use crate::state::StateAt;
 
 /// The answer to `web3_clientVersion`. It begins like geth's, because the pool returns geth's error texts.
@@ -39,7 +39,7 @@ impl View {
     }
 
     pub fn chain_id(&self) -> u64 {
-        self.faults.as_ref().and_then(Faults::chain_id_lie).unwrap_or_else(|| self.chain.lock().chain_id())
+        self.faults.as_ref().and_then(Faults::wrong_chain_id).unwrap_or_else(|| self.chain.lock().chain_id())
     }
 
     pub fn client_version(&self) -> &'static str {
@@ -48,16 +48,16 @@ impl View {
 
     /// The newest block of this view.
     pub fn head(&self) -> Arc<Block> {
-        self.read_at(At::Latest).head()
+        self.read_at(BlockSelector::Latest).head()
     }
 
     /// A block, or `None` if this view does not have it. `Pending` is built on demand.
-    pub fn block(&self, at: At) -> Option<Arc<Block>> {
+    pub fn block(&self, at: BlockSelector) -> Option<Arc<Block>> {
         self.read_at(at).block(at)
     }
 
     /// The block and index of a mined transaction.
-    pub fn receipt(&self, tx: B256) -> Option<Mined> {
+    pub fn receipt(&self, tx: B256) -> Option<MinedPosition> {
         if self.hides_receipts() {
             return None;
         }
@@ -77,34 +77,34 @@ impl View {
         }
     }
 
-    pub fn balance(&self, account: Address, at: At) -> Result<U256, ReadError> {
+    pub fn balance(&self, account: Address, at: BlockSelector) -> Result<U256, ReadError> {
         self.read_at(at)
             .with_state(at, |state| state.account(account).map(|account| account.balance).unwrap_or_default())
     }
 
     /// The transaction count of an account. `Pending` includes executable transactions of the pool.
-    pub fn nonce(&self, account: Address, at: At) -> Result<u64, ReadError> {
+    pub fn nonce(&self, account: Address, at: BlockSelector) -> Result<u64, ReadError> {
         let read = self.read_at(at);
-        if at == At::Pending {
+        if at == BlockSelector::Pending {
             return Ok(read.core.pending_nonce(account));
         }
         read.with_state(at, |state| state.account(account).map(|account| account.nonce).unwrap_or_default())
     }
 
-    pub fn code(&self, account: Address, at: At) -> Result<Bytes, ReadError> {
+    pub fn code(&self, account: Address, at: BlockSelector) -> Result<Bytes, ReadError> {
         self.read_at(at).with_state(at, |state| state.code(account))
     }
 
-    pub fn storage(&self, account: Address, slot: U256, at: At) -> Result<U256, ReadError> {
+    pub fn storage(&self, account: Address, slot: U256, at: BlockSelector) -> Result<U256, ReadError> {
         self.read_at(at).with_state(at, |state| state.storage(account, slot))
     }
 
-    pub fn call(&self, request: &CallRequest, at: At) -> Result<Bytes, CallError> {
+    pub fn call(&self, request: &CallRequest, at: BlockSelector) -> Result<Bytes, CallError> {
         call::call(&self.read_at(at), request, at)
     }
 
     /// The minimum gas with which the call succeeds, found with geth's search.
-    pub fn estimate_gas(&self, request: &CallRequest, at: At) -> Result<u64, CallError> {
+    pub fn estimate_gas(&self, request: &CallRequest, at: BlockSelector) -> Result<u64, CallError> {
         call::estimate_gas(&self.read_at(at), request, at)
     }
 
@@ -118,7 +118,12 @@ impl View {
     }
 
     /// The fee history. Percentiles must be between 0 and 100 and increasing.
-    pub fn fee_history(&self, blocks: u64, newest: At, percentiles: &[f64]) -> Result<FeeHistory, ReadError> {
+    pub fn fee_history(
+        &self,
+        blocks: u64,
+        newest: BlockSelector,
+        percentiles: &[f64],
+    ) -> Result<FeeHistory, ReadError> {
         fees::fee_history(&self.read_at(newest), blocks, newest, percentiles)
     }
 
@@ -150,17 +155,17 @@ impl View {
     }
 
     /// The position of a transaction in the pending block, if the endpoint preconfirms transactions.
-    fn preconfirmed(&self, read: &Read<'_>, tx: B256) -> Option<Mined> {
+    fn preconfirmed(&self, read: &ChainRead<'_>, tx: B256) -> Option<MinedPosition> {
         let tells = self.faults.as_ref().is_some_and(Faults::preconfirms) && !read.lags();
         let block = read.core.pending_block().filter(|_| tells)?;
         let index = block.txs.iter().position(|pending| pending.hash == tx)?;
-        Some(Mined { block, index })
+        Some(MinedPosition { block, index })
     }
 
     /// Begins a read. A read of `latest` is counted for endpoints that alternate between branches; other reads stay on
     /// the current branch.
-    fn read_at(&self, at: At) -> Read<'_> {
-        if at == At::Latest
+    fn read_at(&self, at: BlockSelector) -> ChainRead<'_> {
+        if at == BlockSelector::Latest
             && let Some(faults) = &self.faults
         {
             faults.count_latest();
@@ -168,31 +173,31 @@ impl View {
         self.read()
     }
 
-    fn read(&self) -> Read<'_> {
-        let sight = self.faults.as_ref().map_or(Sight::Behind(0), Faults::sight);
+    fn read(&self) -> ChainRead<'_> {
+        let visible = self.faults.as_ref().map_or(VisibleBranch::Behind(0), Faults::visible_branch);
         let core = self.chain.lock();
         let behind = |lag| core.head().number().saturating_sub(lag).max(core.oldest());
-        let branch = match sight {
-            Sight::Behind(lag) => Branch::canonical(behind(lag)),
+        let branch = match visible {
+            VisibleBranch::Behind(lag) => Branch::canonical(behind(lag)),
             // A branch with dropped blocks can no longer be shown.
-            Sight::At(tip) => core.branch_of(tip).unwrap_or_else(|| Branch::canonical(behind(0))),
-            Sight::Orphaned => {
+            VisibleBranch::At(tip) => core.branch_of(tip).unwrap_or_else(|| Branch::canonical(behind(0))),
+            VisibleBranch::Orphaned => {
                 core.last_orphaned().and_then(|tip| core.branch_of(tip)).unwrap_or_else(|| Branch::canonical(behind(0)))
             }
         };
-        Read { core, newest: branch.tip(), branch }
+        ChainRead { core, newest: branch.tip(), branch }
     }
 }
 
 /// One read: the locked chain, and the branch that the reader sees.
-pub(crate) struct Read<'a> {
+pub(crate) struct ChainRead<'a> {
     core: MutexGuard<'a, Core>,
     /// The number of the newest block that the reader may see.
     newest: u64,
     branch: Branch,
 }
 
-impl Read<'_> {
+impl ChainRead<'_> {
     fn head(&self) -> Arc<Block> {
         self.block_by_number(self.newest).unwrap_or_else(|| self.core.head())
     }
@@ -218,43 +223,43 @@ impl Read<'_> {
         Some(block).filter(|_| is_known)
     }
 
-    fn block(&self, at: At) -> Option<Arc<Block>> {
+    fn block(&self, at: BlockSelector) -> Option<Arc<Block>> {
         match at {
-            At::Pending if !self.lags() => self.core.pending_block(),
-            At::Hash(hash) => self.block_by_hash(hash),
+            BlockSelector::Pending if !self.lags() => self.core.pending_block(),
+            BlockSelector::Hash(hash) => self.block_by_hash(hash),
             _ => self.block_by_number(self.number(at)?),
         }
     }
 
     /// The block number of a tag. `None` if the block does not exist.
-    fn number(&self, at: At) -> Option<u64> {
+    fn number(&self, at: BlockSelector) -> Option<u64> {
         // A lagging endpoint has the same lag for `safe` and `finalized`.
         let behind = self.core.head().number().saturating_sub(self.newest);
         match at {
-            At::Latest | At::Pending => Some(self.newest),
-            At::Earliest => Some(0),
-            At::Safe => Some(self.core.safe().saturating_sub(behind)),
-            At::Finalized => Some(self.core.finalized().saturating_sub(behind)),
-            At::Number(number) => Some(number).filter(|number| *number <= self.newest),
-            At::Hash(hash) => self.block_by_hash(hash).map(|block| block.number()),
+            BlockSelector::Latest | BlockSelector::Pending => Some(self.newest),
+            BlockSelector::Earliest => Some(0),
+            BlockSelector::Safe => Some(self.core.safe().saturating_sub(behind)),
+            BlockSelector::Finalized => Some(self.core.finalized().saturating_sub(behind)),
+            BlockSelector::Number(number) => Some(number).filter(|number| *number <= self.newest),
+            BlockSelector::Hash(hash) => self.block_by_hash(hash).map(|block| block.number()),
         }
     }
 
-    fn mined(&self, tx: B256) -> Option<Mined> {
+    fn mined(&self, tx: B256) -> Option<MinedPosition> {
         let orphaned = self.branch.blocks.iter().find_map(|block| {
             let index = block.txs.iter().position(|mined| mined.hash == tx)?;
-            Some(Mined { block: block.clone(), index })
+            Some(MinedPosition { block: block.clone(), index })
         });
         orphaned.or_else(|| self.core.mined(tx).filter(|mined| mined.block.number() <= self.branch.fork))
     }
 
     /// Reads the state after a block.
-    fn with_state<T>(&self, at: At, ask: impl FnOnce(&StateAt<'_>) -> T) -> Result<T, ReadError> {
-        if at == At::Pending && !self.lags() {
+    fn with_state<T>(&self, at: BlockSelector, ask: impl FnOnce(&StateAt<'_>) -> T) -> Result<T, ReadError> {
+        if at == BlockSelector::Pending && !self.lags() {
             return Ok(self.core.with_pending_state(ask));
         }
         let number = self.number(at).ok_or(ReadError::UnknownBlock)?;
-        if let At::Hash(hash) = at
+        if let BlockSelector::Hash(hash) = at
             && self.block_by_number(number).is_none_or(|block| block.hash != hash)
         {
             return Err(ReadError::StateOrphaned { hash });

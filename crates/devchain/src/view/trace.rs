@@ -4,7 +4,7 @@ use alloy_consensus::Transaction;
 use alloy_primitives::B256;
 use revm::context::result::ExecutionResult;
 
-use super::Read;
+use super::ChainRead;
 use super::call::{block_context, halt_text};
 use super::revert_reason::revert_reason;
 use crate::error::ReadError;
@@ -16,7 +16,7 @@ const REVERTED: &str = "execution reverted";
 
 /// Executes the transactions of the block up to this one again, on the state before the block. The result is the same
 /// as when the block was built.
-pub(super) fn top_call(read: &Read<'_>, hash: B256) -> Result<TopCall, ReadError> {
+pub(super) fn top_call(read: &ChainRead<'_>, hash: B256) -> Result<TopCall, ReadError> {
     let mined = read.mined(hash).ok_or(ReadError::UnknownTx)?;
     let parent = mined.block.number().checked_sub(1).filter(|parent| *parent >= read.core.oldest());
     let ledger = read.ledger(parent.ok_or(ReadError::NoStateToTrace)?);

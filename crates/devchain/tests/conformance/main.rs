@@ -8,32 +8,32 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "the helpers of a test fail like the test itself"
+    reason = "a failure in a test helper fails the test"
 )]
 
 mod case;
+mod case_env;
 mod cases;
 mod contracts;
 mod node;
-mod stage;
 mod table;
 
-use case::Target;
+use case::NodeKind;
 use node::Node;
 
 #[test]
 fn devchain_matches_geth() {
-    run(Target::DevChain);
+    run(NodeKind::DevChain);
 }
 
 #[test]
 fn anvil_differs_only_as_listed() {
-    run(Target::Anvil);
+    run(NodeKind::Anvil);
 }
 
 #[test]
 fn hardhat_differs_only_as_listed() {
-    run(Target::Hardhat);
+    run(NodeKind::Hardhat);
 }
 
 #[test]
@@ -42,8 +42,8 @@ fn docs_table_matches_cases() {
 }
 
 /// Runs all cases on one node, each with its own accounts, and reports all failures together.
-fn run(target: Target) {
-    let node = Node::start(target);
+fn run(kind: NodeKind) {
+    let node = Node::start(kind);
     let failures: Vec<String> = cases::all().iter().filter_map(|case| case.check(&node)).collect();
-    assert!(failures.is_empty(), "{} cases differ on {target:?}:\n{}", failures.len(), failures.join("\n"));
+    assert!(failures.is_empty(), "{} cases differ on {kind:?}:\n{}", failures.len(), failures.join("\n"));
 }

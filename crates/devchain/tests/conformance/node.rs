@@ -13,13 +13,13 @@ use tokio::sync::oneshot;
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
 
-use crate::case::Target;
+use crate::case::NodeKind;
 
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running node that makes blocks only on demand.
 pub(crate) struct Node {
-    target: Target,
+    kind: NodeKind,
     port: u16,
     http: reqwest::blocking::Client,
     next_id: AtomicU64,
@@ -28,34 +28,34 @@ pub(crate) struct Node {
 
 /// The process or thread of the node. It ends when the node is dropped.
 enum Process {
-    DevChain(#[expect(dead_code, reason = "it is held, not used")] InProcess),
-    Anvil(#[expect(dead_code, reason = "it is held, not used")] Anvil),
-    Hardhat(#[expect(dead_code, reason = "it is held, not used")] HardhatNode),
+    DevChain(#[expect(dead_code, reason = "held only for its Drop")] InProcess),
+    Anvil(#[expect(dead_code, reason = "held only for its Drop")] Anvil),
+    Hardhat(#[expect(dead_code, reason = "held only for its Drop")] HardhatNode),
 }
 
 /// The error of an answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
+pub(crate) struct CallFailure {
     pub(crate) code: i64,
     pub(crate) message: String,
     pub(crate) data: Option<Value>,
 }
 
 impl Node {
-    pub(crate) fn start(target: Target) -> Self {
-        let (port, process) = match target {
-            Target::DevChain => {
+    pub(crate) fn start(kind: NodeKind) -> Self {
+        let (port, process) = match kind {
+            NodeKind::DevChain => {
                 let server = InProcess::start();
                 (server.port, Process::DevChain(server))
             }
-            Target::Anvil => {
+            NodeKind::Anvil => {
                 let mining = gapless_testbed::Mining::OnDemand;
                 // The hard fork of the dev chain, instead of anvil's newest.
                 let arguments = vec!["--hardfork".to_owned(), "prague".to_owned()];
                 let anvil = Anvil::start(AnvilOptions { mining, arguments, ..AnvilOptions::default() }).unwrap();
                 (anvil.port(), Process::Anvil(anvil))
             }
-            Target::Hardhat => {
+            NodeKind::Hardhat => {
                 let mining = gapless_testbed::Mining::OnDemand;
                 let hardhat = HardhatNode::start(HardhatOptions { mining, ..HardhatOptions::default() }).unwrap();
                 (hardhat.port(), Process::Hardhat(hardhat))
@@ -64,14 +64,14 @@ impl Node {
         // With the workspace's TLS features, reqwest needs a TLS provider even for plain http.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::blocking::Client::builder().timeout(ANSWER_LIMIT).build().unwrap();
-        Self { target, port, http, next_id: AtomicU64::new(1), _process: process }
+        Self { kind, port, http, next_id: AtomicU64::new(1), _process: process }
     }
 
-    pub(crate) fn target(&self) -> Target {
-        self.target
+    pub(crate) fn kind(&self) -> NodeKind {
+        self.kind
     }
 
-    pub(crate) fn call(&self, method: &str, params: Value) -> Result<Value, Failure> {
+    pub(crate) fn call(&self, method: &str, params: Value) -> Result<Value, CallFailure> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         let text = self.post(&request.to_string());
@@ -103,7 +103,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    pub(crate) fn call(&mut self, method: &str, params: Value) -> Result<Value, Failure> {
+    pub(crate) fn call(&mut self, method: &str, params: Value) -> Result<Value, CallFailure> {
         let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         self.socket.send(Message::text(request.to_string())).unwrap();
         loop {
@@ -136,10 +136,10 @@ impl Socket {
     }
 }
 
-fn outcome(answer: &Value) -> Result<Value, Failure> {
+fn outcome(answer: &Value) -> Result<Value, CallFailure> {
     match answer.get("error") {
         None => Ok(answer["result"].clone()),
-        Some(error) => Err(Failure {
+        Some(error) => Err(CallFailure {
             code: error["code"].as_i64().unwrap(),
             message: error["message"].as_str().unwrap().to_owned(),
             data: error.get("data").cloned(),

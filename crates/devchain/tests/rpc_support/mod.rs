@@ -1,7 +1,7 @@
 //! A dev chain that is served in process, in the test's runtime.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
-#![allow(dead_code, reason = "not every test program needs all of it")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failure in a test helper fails the test")]
+#![allow(dead_code, reason = "each test program uses only a part")]
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// A client of the served chain.
-pub(crate) struct Served {
+pub(crate) struct ServedDevChain {
     pub(crate) chain: DevChain,
     pub(crate) server: RpcServer,
     pub(crate) address: SocketAddr,
@@ -26,14 +26,14 @@ pub(crate) struct Served {
 }
 
 /// Serves a new chain while the test runs, and stops the server afterwards.
-pub(crate) async fn with_server(mining: Mining, limits: RpcLimits, test: impl AsyncFnOnce(&Served)) {
+pub(crate) async fn with_server(mining: Mining, limits: RpcLimits, test: impl AsyncFnOnce(&ServedDevChain)) {
     let chain = DevChain::new(Genesis::dev());
     let producer = BlockProducer::new(chain.clone(), mining, Clock::Wall);
     let server = RpcServer::new(chain.clone(), Clock::Wall, Some(producer.switch()), limits);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let http = http_client().timeout(LIMIT).build().unwrap();
-    let served = Served { chain, server: server.clone(), address, http };
+    let served = ServedDevChain { chain, server: server.clone(), address, http };
     let (end, ended) = oneshot::channel::<()>();
     let shutdown = async move {
         let _ = ended.await;
@@ -49,7 +49,7 @@ pub(crate) async fn with_server(mining: Mining, limits: RpcLimits, test: impl As
     }
 }
 
-impl Served {
+impl ServedDevChain {
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }

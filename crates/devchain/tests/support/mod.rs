@@ -1,6 +1,6 @@
 //! Transactions and small contracts for the tests.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
-#![allow(dead_code, reason = "every test file uses some of it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap fails the test")]
+#![allow(dead_code, reason = "each test file uses only a part")]
 
 use alloy_consensus::{TxEip1559, TxEip2930, TxEip7702, TxLegacy};
 use alloy_eips::eip2930::AccessList;
@@ -27,7 +27,7 @@ pub(crate) fn carol() -> DevAccount {
 }
 
 /// An account without funds.
-pub(crate) fn stranger() -> Address {
+pub(crate) fn unfunded_account() -> Address {
     Address::repeat_byte(0x77)
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn transfer(nonce: u64) -> TxEip1559 {
         gas_limit: TRANSFER_GAS,
         max_fee_per_gas: 20 * GWEI,
         max_priority_fee_per_gas: GWEI,
-        to: TxKind::Call(stranger()),
+        to: TxKind::Call(unfunded_account()),
         value: U256::from(1),
         access_list: AccessList::default(),
         input: Bytes::new(),
@@ -52,7 +52,7 @@ pub(crate) fn legacy(nonce: u64) -> TxLegacy {
         nonce,
         gas_price: 20 * GWEI,
         gas_limit: TRANSFER_GAS,
-        to: TxKind::Call(stranger()),
+        to: TxKind::Call(unfunded_account()),
         value: U256::from(1),
         input: Bytes::new(),
     }
@@ -64,7 +64,7 @@ pub(crate) fn with_access_list(nonce: u64, access_list: AccessList) -> TxEip2930
         nonce,
         gas_price: 20 * GWEI,
         gas_limit: 100_000,
-        to: TxKind::Call(stranger()),
+        to: TxKind::Call(unfunded_account()),
         value: U256::from(1),
         access_list,
         input: Bytes::new(),

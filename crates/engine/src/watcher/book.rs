@@ -57,7 +57,7 @@ impl Request {
 impl WatchBook {
     pub(crate) fn watch(&self, inbox: &Arc<LaneInbox>, watched: &[WatchRequest]) {
         let mut inner = self.inner();
-        let mut asked = false;
+        let mut has_request = false;
         for WatchRequest { hash, known_block: known, look_up } in watched {
             inner.remove(*hash);
             inner.hashes.insert(*hash, Entry { lane: Arc::clone(inbox), is_mined: false, due: None });
@@ -65,11 +65,11 @@ impl WatchBook {
             inner.unscheduled.push(*hash);
             if *look_up || known.is_some() {
                 inner.requests.insert(*hash, Request::new(*known));
-                asked = true;
+                has_request = true;
             }
         }
         drop(inner);
-        if asked {
+        if has_request {
             self.look_up_needed.notify_one();
         }
     }
@@ -100,9 +100,10 @@ impl WatchBook {
 
     /// The longest-waiting requests.
     pub(super) fn requests(&self, limit: usize) -> Vec<(B256, Option<BlockRef>)> {
-        let mut all: Vec<(B256, Request)> = self.inner().requests.iter().map(|(hash, asked)| (*hash, *asked)).collect();
-        all.sort_unstable_by_key(|(hash, asked)| (asked.tried, *hash));
-        all.into_iter().take(limit).map(|(hash, asked)| (hash, asked.known)).collect()
+        let mut all: Vec<(B256, Request)> =
+            self.inner().requests.iter().map(|(hash, request)| (*hash, *request)).collect();
+        all.sort_unstable_by_key(|(hash, request)| (request.tried, *hash));
+        all.into_iter().take(limit).map(|(hash, request)| (hash, request.known)).collect()
     }
 
     /// Records a try.
@@ -110,16 +111,16 @@ impl WatchBook {
         let mut inner = self.inner();
         let Inner { requests, tries, .. } = &mut *inner;
         for hash in hashes {
-            if let Some(asked) = requests.get_mut(hash) {
+            if let Some(request) = requests.get_mut(hash) {
                 *tries += 1;
-                asked.tried = *tries;
+                request.tried = *tries;
             }
         }
     }
 
     /// Wakes the watcher for its next round if there are requests that were never tried.
     pub(super) fn wake_for_untried(&self) {
-        if self.inner().requests.values().any(|asked| asked.tried == 0) {
+        if self.inner().requests.values().any(|request| request.tried == 0) {
             self.look_up_needed.notify_one();
         }
     }
@@ -134,7 +135,7 @@ impl WatchBook {
     /// Removes an answered request, unless it was made again meanwhile.
     pub(super) fn remove_answered(&self, hash: B256, known: Option<BlockRef>) {
         let mut inner = self.inner();
-        if inner.requests.get(&hash).is_some_and(|asked| asked.known == known && asked.tried != 0) {
+        if inner.requests.get(&hash).is_some_and(|request| request.known == known && request.tried != 0) {
             inner.requests.remove(&hash);
         }
     }
@@ -160,16 +161,16 @@ impl WatchBook {
                 stale.push_back((due, hash));
             }
         }
-        let mut asked = 0;
+        let mut requested = 0;
         for _ in 0..stale.len() {
-            if asked >= limit {
+            if requested >= limit {
                 return;
             }
             let Some((at, hash)) = stale.pop_front_if(|(at, _)| *at <= now) else { return };
             let Some(entry) = hashes.get_mut(&hash).filter(|entry| entry.due == Some(at)) else { continue };
             if !entry.is_mined {
                 requests.entry(hash).or_insert_with(|| Request::new(None));
-                asked += 1;
+                requested += 1;
             }
             entry.due = Some(due);
             stale.push_back((due, hash));
@@ -228,7 +229,7 @@ mod tests {
         book.watch(&Arc::default(), &watched);
     }
 
-    fn asked(book: &WatchBook) -> usize {
+    fn requested(book: &WatchBook) -> usize {
         book.requests(usize::MAX).len()
     }
 
@@ -239,7 +240,7 @@ mod tests {
         watch(&book, 1..=3);
         book.request_stale(at(0), minute, 100);
         book.request_stale(at(59), minute, 100);
-        assert_eq!(asked(&book), 0);
+        assert_eq!(requested(&book), 0);
         book.deliver(
             B256::repeat_byte(1),
             Sighting::StillMined { hash: B256::repeat_byte(1), block: BlockRef { number: 1, hash: B256::ZERO } },
@@ -250,9 +251,9 @@ mod tests {
         book.mark_tried(&[B256::repeat_byte(3)]);
         book.remove_answered(B256::repeat_byte(3), None);
         book.request_stale(at(119), minute, 100);
-        assert_eq!(asked(&book), 0);
+        assert_eq!(requested(&book), 0);
         book.request_stale(at(120), minute, 100);
-        assert_eq!(asked(&book), 1);
+        assert_eq!(requested(&book), 1);
     }
 
     #[test]
@@ -276,7 +277,7 @@ mod tests {
         let book = WatchBook::default();
         watch(&book, 1..=9);
         (0..3).for_each(|second| book.request_stale(at(second), Duration::ZERO, 100));
-        assert_eq!(asked(&book), 9);
+        assert_eq!(requested(&book), 9);
     }
 
     /// The answer is older than the second request.
@@ -289,7 +290,7 @@ mod tests {
         book.mark_tried(&[hash]);
         book.watch(&inbox, &watched);
         book.remove_answered(hash, None);
-        assert_eq!(asked(&book), 1);
+        assert_eq!(requested(&book), 1);
     }
 
     /// proves R02

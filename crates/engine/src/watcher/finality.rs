@@ -60,7 +60,7 @@ pub(super) struct FinalityState {
     pub(super) violation: Option<Protection>,
     /// The head at which the finality tag was last read, and the tagged block.
     tag: Option<(BlockRef, Option<BlockRef>)>,
-    /// The earliest time to save the head if no block of ours becomes final.
+    /// The earliest time to save the head while none of our transactions becomes final.
     save_at: Tick,
     /// Start of the period in which endpoints contradict a final block without being ahead, and their lowest head in
     /// it.
@@ -70,8 +70,11 @@ pub(super) struct FinalityState {
 impl Watcher {
     /// Restores the saved head.
     pub(super) async fn restore_head(&mut self) -> Result<(), WatchError> {
-        if self.finality.is_restored && !self.is_violation_resolved().await? {
-            return Ok(());
+        if self.finality.is_restored {
+            if !self.is_violation_resolved().await? {
+                return Ok(());
+            }
+            tracing::warn!(chain = %self.chain.id(), "finality violation resolved; following the chain again");
         }
         let kept = self.store.head(self.chain.id()).await?;
         let genesis = self.read_genesis().await?;
@@ -101,8 +104,8 @@ impl Watcher {
             return Ok(false);
         }
         self.finality.save_at = now.saturating_add(self.options.save_interval);
-        let Some(kept) = self.store.head(self.chain.id()).await? else { return Ok(self.log_violation_resolved()) };
-        let over = match self.finality.violation.as_ref().map(|violation| violation.code) {
+        let Some(kept) = self.store.head(self.chain.id()).await? else { return Ok(true) };
+        Ok(match self.finality.violation.as_ref().map(|violation| violation.code) {
             // The linked chain must be the one that endpoints show.
             Some(ProtectCode::DeepReorg) => {
                 let is_canonical = |block| self.canon.position(block) == Position::Canonical;
@@ -111,13 +114,7 @@ impl Watcher {
             // Another node has restarted first: no node saves a head of another genesis before the old head is removed.
             Some(ProtectCode::OtherChain) => kept.genesis.is_some() && kept.genesis == self.read_genesis().await?,
             _ => false,
-        };
-        Ok(over && self.log_violation_resolved())
-    }
-
-    fn log_violation_resolved(&self) -> bool {
-        tracing::warn!(chain = %self.chain.id(), "finality violation resolved; following the chain again");
-        true
+        })
     }
 
     /// Reports every hash that has become final. The final block is saved in the store first, so that after a crash no
@@ -129,8 +126,8 @@ impl Watcher {
             return Ok(());
         }
         let ours = self.canon.ours_up_to(upto);
-        let has_waiting = !ours.is_empty() || self.linking.has_parked_up_to(upto.number);
-        if !has_waiting && self.driver.now() < self.finality.save_at {
+        let lanes_wait = !ours.is_empty() || self.linking.has_parked_up_to(upto.number);
+        if !lanes_wait && self.driver.now() < self.finality.save_at {
             return Ok(());
         }
         self.save_head(upto).await?;

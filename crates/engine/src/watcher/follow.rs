@@ -19,7 +19,7 @@ const CHUNKS_PER_ROUND: usize = 5;
 /// Blocks that are appended in one round, and blocks whose receipts are requested concurrently: they bound the delay of
 /// the other steps of a round (R02).
 const BLOCKS_PER_ROUND: usize = 64;
-const BLOCKS_PER_REQUEST: usize = 8;
+const CONCURRENT_BLOCKS: usize = 8;
 /// Pause before older headers that no endpoint had are requested again.
 const DEEPEN_PAUSE: Duration = Duration::from_secs(60);
 /// Rounds in which the receipts of one block are requested before it is appended without them and hashes are looked up.
@@ -64,7 +64,7 @@ impl Watcher {
         }
         let count = self.linking.ahead.len().min(BLOCKS_PER_ROUND);
         let next: Vec<Header> = self.linking.ahead.drain(..count).collect();
-        for headers in next.chunks(BLOCKS_PER_REQUEST) {
+        for headers in next.chunks(CONCURRENT_BLOCKS) {
             if let Err(error) = self.append(headers).await {
                 // The next round searches again: the chain may be another one by then.
                 self.linking.ahead.clear();

@@ -37,7 +37,7 @@ use canon::Canon;
 pub use finality::Finality;
 use finality::FinalityState;
 use linking::Linking;
-use pace::Pace;
+use pace::WatchPace;
 use reverts::{RevertQuery, Reverts, query_answers};
 
 /// The rules of watching a chain, by their config names.
@@ -120,7 +120,7 @@ pub(crate) struct Watcher {
     finality: FinalityState,
     linking: Linking,
     reverts: Reverts,
-    pace: Pace,
+    pace: WatchPace,
 }
 
 /// The error of a round. The next round continues where this one ended.
@@ -159,7 +159,7 @@ impl Watcher {
             finality: FinalityState::default(),
             linking: Linking::default(),
             reverts: Reverts::default(),
-            pace: Pace::new(look_up_size),
+            pace: WatchPace::new(look_up_size),
         };
         (watcher, follower)
     }

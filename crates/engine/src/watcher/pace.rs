@@ -11,7 +11,7 @@ const POLLS_PER_BLOCK: u64 = 4;
 
 /// The watcher's pace: fast while there is work, slower while the endpoints fail.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct WatchPace {
     /// The pauses since the head could not be followed; `None` while it can.
     backoff: Option<Backoff>,
     is_following: bool,
@@ -24,9 +24,9 @@ pub(super) struct Pace {
     pub(super) look_up_size: usize,
 }
 
-impl Pace {
+impl WatchPace {
     pub(super) fn new(look_up_size: usize) -> Self {
-        Pace { backoff: None, is_following: true, failed_rounds: 0, has_more_work: false, look_up_size }
+        WatchPace { backoff: None, is_following: true, failed_rounds: 0, has_more_work: false, look_up_size }
     }
 
     /// Could the head be followed in the last round?
@@ -83,9 +83,9 @@ mod tests {
     #[test]
     fn pause_grows_with_failures_and_resets_when_following() {
         let options = WatcherOptions::default();
-        let mut pace = Pace::new(8);
+        let mut pace = WatchPace::new(8);
         let now = Tick::default();
-        let millis = |pace: &mut Pace| pace.pause(Some(1000), &options, now).as_millis();
+        let millis = |pace: &mut WatchPace| pace.pause(Some(1000), &options, now).as_millis();
         assert_eq!(millis(&mut pace), 250);
         pace.head_followed(false);
         assert_eq!(
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn failed_look_up_halves_the_request_size() {
-        let mut pace = Pace::new(8);
+        let mut pace = WatchPace::new(8);
         let sizes = [false, false, false, false, true, true, true, true].map(|is_ok| {
             pace.record_look_up(is_ok, 8);
             pace.look_up_size

@@ -13,18 +13,20 @@ use gapless_domain::{B256, Tick};
 use super::Watcher;
 use super::look_up::{BlockStatus, OldBlocks};
 
-/// Answers without a reason before the revert is reported without revert.
+/// Answers without a reason before the revert is reported without one.
 const MAX_ANSWERS: u32 = 3;
 /// Time without any answer before the revert is reported without a reason.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 /// Pause between two queries.
 const QUERY_PAUSE: Duration = Duration::from_millis(250);
-/// Transactions in revert query.
+/// Transactions in one query.
 const QUERY_MAX: usize = 100;
 
+/// A reverted transaction whose reason is not known yet.
 #[derive(Debug)]
 pub(super) struct UnexplainedRevert {
     receipt: Receipt,
+    /// Answers without a reason so far.
     tries: u32,
     since: Tick,
 }
@@ -108,7 +110,7 @@ impl Watcher {
             let is_late = self.driver.now().saturating_since(revert.since) > MAX_WAIT;
             let tries = revert.tries.saturating_add(u32::from(answer.is_some()));
             match answer.flatten() {
-                Some(why) => self.deliver_revert(revert.receipt, why, &mut old).await,
+                Some(reason) => self.deliver_revert(revert.receipt, reason, &mut old).await,
                 None if tries >= MAX_ANSWERS || is_late => {
                     self.deliver_revert(revert.receipt, Revert::default(), &mut old).await;
                 }
@@ -118,12 +120,12 @@ impl Watcher {
     }
 
     /// Reports a revert. If its block was orphaned during the query, the hash is looked up again.
-    async fn deliver_revert(&mut self, receipt: Receipt, why: Revert, old: &mut OldBlocks) {
+    async fn deliver_revert(&mut self, receipt: Receipt, reason: Revert, old: &mut OldBlocks) {
         let (hash, block) = (receipt.hash, receipt.block);
         match self.block_status(block, old).await {
             Ok(BlockStatus::Canonical { parent_hash, final_list, is_kept }) => {
                 let is_reported = is_kept || final_list.is_some();
-                self.deliver_mined(&receipt, parent_hash, Some(why), final_list);
+                self.deliver_mined(&receipt, parent_hash, Some(reason), final_list);
                 if !is_reported {
                     self.park(hash, block);
                 }

@@ -7,8 +7,8 @@ use gapless_domain::{
     Intent, IntentRecord, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy, TxId,
 };
 use gapless_engine::{
-    ChainSetup, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoints, GasPolicy, NoFaults,
-    TimeOrderedIds, WaitForOperator, WatcherOptions,
+    ChainSetup, Driver, Engine, EngineOptions, EngineParts, FaultPoints, GasPolicy, NoFaults, TimeOrderedIds,
+    WaitForOperator, WatcherOptions,
 };
 use gapless_sim::testing::{PausedDriver, ScriptedChain};
 use gapless_store::conformance::fixtures;

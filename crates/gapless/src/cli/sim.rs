@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use gapless_domain::mistakes::Mistake;
 use gapless_sim::{
-    Batch, Changes, Fault, Outcome, Plan, StoreKind, Summary, can_make_mistakes, command, make, run_batch, run_traced,
-    shrink,
+    Batch, Fault, Outcome, StoreKind, Summary, WorldOverrides, WorldSpec, can_make_mistakes, command, make, run_batch,
+    run_traced, shrink,
 };
 use serde_json::{Value, json};
 
@@ -97,8 +97,8 @@ fn faults(names: &str) -> Result<FaultSet, String> {
 }
 
 impl WorldArgs {
-    fn changes(self) -> Changes {
-        Changes {
+    fn changes(self) -> WorldOverrides {
+        WorldOverrides {
             nodes: self.nodes,
             lanes: self.lanes,
             endpoints: self.endpoints,
@@ -122,7 +122,7 @@ impl SimArgs {
         };
         let changes = self.world.changes();
         if self.trace {
-            return trace(output, &changes.apply(Plan::of(seeds.start)), mistake);
+            return trace(output, &changes.apply(WorldSpec::of(seeds.start)), mistake);
         }
         let cores = || available_parallelism().map_or(1, std::num::NonZero::get);
         let batch = Batch {
@@ -144,7 +144,7 @@ impl SimArgs {
     }
 }
 
-fn trace(output: &Output, plan: &Plan, mistake: Option<Mistake>) -> Result<Exit, CliError> {
+fn trace(output: &Output, plan: &WorldSpec, mistake: Option<Mistake>) -> Result<Exit, CliError> {
     make(mistake);
     let mut lines = Vec::new();
     let outcome = run_traced(plan, |line| lines.push(line));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use gapless_devchain::rpc::{BlockProducer, Clock, Mining, RpcLimits, RpcServer, serve};
 use gapless_devchain::{
-    At, DEV_BALANCE_ETHER, DEV_CHAIN_ID, DevAccount, DevChain, Genesis, OpenOptions, dev_account, ether,
+    BlockSelector, DEV_BALANCE_ETHER, DEV_CHAIN_ID, DevAccount, DevChain, Genesis, OpenOptions, dev_account, ether,
 };
 use gapless_domain::ChainId;
 use tokio::sync::watch;
@@ -68,8 +68,8 @@ impl DevNet {
 fn fund(chain: &DevChain, accounts: &[DevAccount]) -> Result<(), ComposeError> {
     for account in accounts {
         let view = chain.view();
-        let fresh = view.balance(account.address, At::Latest).is_ok_and(|balance| balance.is_zero())
-            && view.nonce(account.address, At::Latest).is_ok_and(|nonce| nonce == 0);
+        let fresh = view.balance(account.address, BlockSelector::Latest).is_ok_and(|balance| balance.is_zero())
+            && view.nonce(account.address, BlockSelector::Latest).is_ok_and(|nonce| nonce == 0);
         if fresh {
             chain.set_balance(account.address, ether(DEV_BALANCE_ETHER))?;
         }

@@ -90,7 +90,8 @@ impl Node {
         let router = router(App {
             views: store.clone(),
             intents: store.clone(),
-            heads: store,
+            heads: store.clone(),
+            upkeep: store,
             intake: engine.intake().clone(),
             ids,
             changes: Arc::clone(&ports) as Arc<dyn gapless_api::Changes>,

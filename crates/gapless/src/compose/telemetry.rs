@@ -95,3 +95,16 @@ impl Metrics {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn span_fields_move_to_the_top_level() {
+        let line = r#"{"level":"INFO","tx_id":"1","span":{"name":"lane","submitter":"a","tx_id":"2"}}"#;
+        let flat = serde_json::json!({ "level": "INFO", "tx_id": "1", "submitter": "a" });
+        assert_eq!(flatten_span(line), Some(flat));
+        assert_eq!(flatten_span(r#"{"level":"INFO"}"#), None, "no span");
+    }
+}

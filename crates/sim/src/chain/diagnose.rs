@@ -1,49 +1,55 @@
-//! What the endpoints' pools show of nonces, as far as their answers come back.
+//! The nonces that the pools of the endpoints show, from the answers that arrive.
 
 use futures_util::future::join_all;
 use gapless_chain::{Chain as _, EndpointHealth, PoolView, mempool_signal};
 use gapless_domain::{B256, DiagnoseRequest, MempoolSignal, SubmitterId};
 
-use super::gate::{Answer, Desk, Gate};
-use super::texts::Trouble;
+use super::client::{ChainClient, EndpointChain, EndpointResult};
+use super::texts::RequestFailure;
 
-/// Asks everybody who is not left alone and not known to be behind, each by one request that may be lost as any other.
-pub(super) async fn diagnose(gate: &Gate, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
-    let statuses = gate.endpoints();
+/// Asks every endpoint that is neither avoided nor known to lag. Each request may be lost like any other.
+pub(super) async fn diagnose(
+    client: &ChainClient,
+    account: &SubmitterId,
+    asked: &[DiagnoseRequest],
+) -> Vec<MempoolSignal> {
+    let statuses = client.endpoints();
     let lags = |at: &usize| statuses.get(*at).is_some_and(|status| status.health == EndpointHealth::Lagging);
-    let mut order = gate.order();
+    let mut order = client.order();
     order.retain(|at| !lags(at));
-    // By place, so that the answers do not depend on who is fresher.
+    // Sorted by index, so that the result does not depend on which endpoint is the freshest.
     order.sort_unstable();
     let looks = order.into_iter().map(|endpoint| {
         let (account, asked) = (account.clone(), asked.to_vec());
-        gate.ask(endpoint, move |desk| desk.sights(&account, &asked))
+        client.ask(endpoint, move |chain| chain.pool_views(&account, &asked))
     });
-    let answers: Vec<Answer<Vec<PoolView>>> = join_all(looks).await;
+    let answers: Vec<EndpointResult<Vec<PoolView>>> = join_all(looks).await;
     let silent = PoolView { knows_ours: None, pending: None };
     let signal = |(at, request): (usize, &DiagnoseRequest)| {
-        let sight = |answer: &Answer<Vec<PoolView>>| answer.as_ref().ok().and_then(|all| all.get(at).copied());
-        let sights: Vec<PoolView> = answers.iter().map(|answer| sight(answer).unwrap_or(silent)).collect();
-        mempool_signal(request.nonce, &sights)
+        let pool_view =
+            |answer: &EndpointResult<Vec<PoolView>>| answer.as_ref().ok().and_then(|all| all.get(at).copied());
+        let pool_views: Vec<PoolView> = answers.iter().map(|answer| pool_view(answer).unwrap_or(silent)).collect();
+        mempool_signal(request.nonce, &pool_views)
     };
     asked.iter().enumerate().map(signal).collect()
 }
 
-impl Desk<'_> {
-    pub(super) fn sights(&self, lane: &SubmitterId, asked: &[DiagnoseRequest]) -> Answer<Vec<PoolView>> {
+impl EndpointChain<'_> {
+    pub(super) fn pool_views(&self, lane: &SubmitterId, asked: &[DiagnoseRequest]) -> EndpointResult<Vec<PoolView>> {
         let state = &self.state;
-        let account = state.account(lane).ok_or_else(|| Trouble::said("unknown account"))?;
+        let account = state.account(lane).ok_or_else(|| RequestFailure::answered("unknown account"))?;
         let view = self.account_view(lane, None);
         let pool = state.endpoints.get(self.endpoint).map(|endpoint| &endpoint.pool);
-        // What has been mined, or overtaken, may lie in the pool until somebody tidies up: it does not count.
+        // A mined or replaced transaction may stay in the pool until it is cleaned up. Such a transaction does not
+        // count.
         let is_pooled = |hash: B256| {
             let mut held = pool.into_iter().flat_map(|pool| pool.of(account));
             held.any(|tx| tx.hash() == hash && tx.nonce >= view.latest.get())
         };
-        let is_known = |hash: &B256| is_pooled(*hash) || state.ledger.place(self.head, *hash).is_some();
-        let sight = |request: &DiagnoseRequest| {
+        let is_known = |hash: &B256| is_pooled(*hash) || state.tree.locate(self.head, *hash).is_some();
+        let pool_view = |request: &DiagnoseRequest| {
             PoolView::new(request.hashes.iter().map(|hash| Some(is_known(hash))), Some(view.pending))
         };
-        Ok(asked.iter().map(sight).collect())
+        Ok(asked.iter().map(pool_view).collect())
     }
 }

@@ -1,83 +1,91 @@
-//! One endpoint: its client, its pool, and how it stands to the chain.
+//! One endpoint: its client family, its pool, and its condition.
 
 use std::time::Duration;
 
 use gapless_chain::Family;
 
-use super::ledger::BlockId;
-use super::pool::Pool;
+use super::block_tree::BlockId;
+use super::pool::TxPool;
 use super::texts::FAMILIES;
 use crate::dice::Dice;
 
-/// The longest that a block takes to a healthy endpoint.
+/// The longest time that a block takes to reach a healthy endpoint.
 const LATEST_BLOCK: Duration = Duration::from_millis(400);
-/// What pools keep of one account; the smallest is less than what a lane may have in flight.
+/// The numbers of transactions that a pool keeps of one account. The smallest is below what a lane may have in flight.
 const LIMITS: [usize; 3] = [8, 24, 64];
 
-/// How far an endpoint is from the truth, and until when.
+/// The condition of an endpoint, and its end.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Stand {
+pub(super) enum EndpointCondition {
     Healthy,
-    /// It follows so many blocks behind.
+    /// The endpoint follows the chain, this number of blocks behind.
     Lags {
         blocks: usize,
         until: Duration,
     },
-    /// It stays where it is: on an old block, or on one that only it has.
+    /// The endpoint stays at one block: an old one, or a private one.
     Stuck {
         on: BlockId,
         until: Duration,
     },
-    /// Nobody answers; `gateway` if somebody says so in its place.
+    /// The endpoint does not answer. With `gateway`, an HTTP gateway answers in its place.
     Down {
         gateway: bool,
         until: Duration,
     },
 }
 
-/// What an endpoint is called.
 pub(super) fn name_of(endpoint: usize) -> String {
     format!("endpoint-{endpoint}")
 }
 
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub(super) struct ChainEndpoint {
     pub(super) family: Family,
-    pub(super) pool: Pool,
-    /// How long a block takes to it.
+    pub(super) pool: TxPool,
+    /// The time that a block takes to reach the endpoint.
     pub(super) delay: Duration,
-    stand: Stand,
+    condition: EndpointCondition,
 }
 
-impl Endpoint {
+impl ChainEndpoint {
     pub(super) fn new(accounts: usize, dice: &mut Dice) -> Self {
         let family = dice.pick(&FAMILIES).unwrap_or(Family::Geth);
         let limit = dice.pick(&LIMITS).unwrap_or(64);
         let takes_gaps = dice.permille(800);
         let delay = dice.duration(Duration::ZERO, LATEST_BLOCK);
-        Endpoint { family, pool: Pool::new(accounts, limit, takes_gaps), delay, stand: Stand::Healthy }
+        ChainEndpoint {
+            family,
+            pool: TxPool::new(accounts, limit, takes_gaps),
+            delay,
+            condition: EndpointCondition::Healthy,
+        }
     }
 
     /// An endpoint of a test: blocks come at once, and its pool has no limits.
     pub(super) fn unlimited(accounts: usize) -> Self {
-        let pool = Pool::unlimited(accounts);
-        Endpoint { family: Family::Geth, pool, delay: Duration::ZERO, stand: Stand::Healthy }
+        let pool = TxPool::unlimited(accounts);
+        ChainEndpoint { family: Family::Geth, pool, delay: Duration::ZERO, condition: EndpointCondition::Healthy }
     }
 
-    pub(super) fn stand(&self, now: Duration) -> Stand {
-        match self.stand {
-            Stand::Lags { until, .. } | Stand::Stuck { until, .. } | Stand::Down { until, .. } if until <= now => {
-                Stand::Healthy
+    pub(super) fn condition(&self, now: Duration) -> EndpointCondition {
+        match self.condition {
+            EndpointCondition::Lags { until, .. }
+            | EndpointCondition::Stuck { until, .. }
+            | EndpointCondition::Down { until, .. }
+                if until <= now =>
+            {
+                EndpointCondition::Healthy
             }
-            stand => stand,
+            condition => condition,
         }
     }
 
     pub(super) fn is_healthy(&self, now: Duration) -> bool {
-        matches!(self.stand(now), Stand::Healthy)
+        matches!(self.condition(now), EndpointCondition::Healthy)
     }
 
-    pub(super) fn put(&mut self, stand: Stand) {
-        self.stand = stand;
+    pub(super) fn put(&mut self, condition: EndpointCondition) {
+        self.condition = condition;
     }
 }

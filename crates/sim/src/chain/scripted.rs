@@ -19,9 +19,9 @@ use gapless_domain::{
 use gapless_engine::Driver;
 use tokio::sync::Notify;
 
-use super::gate::{Answer, Desk, quote_at};
-use super::state::State;
-use super::texts::{self, Trouble};
+use super::client::{EndpointChain, EndpointResult, quote_at};
+use super::state::ChainState;
+use super::texts::{self, RequestFailure};
 use super::{lock, signed};
 use crate::fault::{Faults, Odds};
 use crate::history::History;
@@ -40,7 +40,7 @@ pub struct ScriptedChain {
 struct Shared {
     id: ChainId,
     driver: Arc<dyn Driver>,
-    state: Mutex<State>,
+    state: Mutex<ChainState>,
     history: History,
     sends: Mutex<Vec<SignedTx>>,
     /// Requests of each method, over all endpoints.
@@ -119,7 +119,7 @@ impl ScriptedChain {
     pub fn new(lanes: &[SubmitterId], driver: Arc<dyn Driver>) -> Arc<Self> {
         let Some(first) = lanes.first() else { unreachable!("a chain has at least one lane") };
         let history = History::new(Stage::default());
-        let state = State::scripted(lanes, driver.now().elapsed(), history.clone());
+        let state = ChainState::scripted(lanes, driver.now().elapsed(), history.clone());
         let shared = Shared {
             id: first.chain().clone(),
             driver,
@@ -224,27 +224,27 @@ impl ScriptedChain {
     pub fn use_without_transaction(&self, lane: &SubmitterId) {
         self.enter(|state, _| {
             if let Some(account) = state.account(lane) {
-                state.ledger.use_nonce(state.ledger.head(), account);
+                state.tree.use_nonce(state.tree.head(), account);
             }
         });
     }
 
     /// No pool has any transaction any more.
     pub fn forget_pool(&self) {
-        self.enter(|state, _| state.pools().for_each(super::pool::Pool::clear));
+        self.enter(|state, _| state.pools().for_each(super::pool::TxPool::clear));
     }
 
     // --- The truth. ---
 
     pub fn height(&self) -> u64 {
-        self.enter(|state, _| state.ledger.head_number())
+        self.enter(|state, _| state.tree.head_number())
     }
 
     /// The nonces and hashes of a lane in canonical blocks, in order.
     pub fn mined(&self, lane: &SubmitterId) -> Vec<(u64, B256)> {
         self.enter(|state, _| {
-            let blocks = (0..=state.ledger.head_number()).filter_map(|number| state.ledger.canonical_at(number));
-            let txs = blocks.filter_map(|id| state.ledger.block(id)).flat_map(|block| &block.txs);
+            let blocks = (0..=state.tree.head_number()).filter_map(|number| state.tree.canonical_at(number));
+            let txs = blocks.filter_map(|id| state.tree.block(id)).flat_map(|block| &block.txs);
             let of_lane = txs.filter(|tx| tx.read.plan.submitter == *lane);
             of_lane.map(|tx| (tx.nonce, tx.hash())).collect()
         })
@@ -262,11 +262,11 @@ impl ScriptedChain {
 
     // --- Behind the answers. ---
 
-    fn enter<T>(&self, work: impl FnOnce(&mut State, Duration) -> T) -> T {
+    fn enter<T>(&self, work: impl FnOnce(&mut ChainState, Duration) -> T) -> T {
         work(&mut lock(&self.shared.state), self.shared.driver.now().elapsed())
     }
 
-    fn change(&self, work: impl FnOnce(&mut State, Duration)) {
+    fn change(&self, work: impl FnOnce(&mut ChainState, Duration)) {
         self.enter(work);
         self.shared.new_head.notify_waiters();
     }
@@ -279,50 +279,50 @@ impl ScriptedChain {
     }
 
     /// Counts the request. It fails while the endpoint is unreachable.
-    fn count(&self, method: &'static str) -> Answer<()> {
+    fn count(&self, method: &'static str) -> EndpointResult<()> {
         *lock(&self.shared.requests).entry(method).or_default() += 1;
-        if self.scripted().unreachable { Err(Trouble::Away) } else { Ok(()) }
+        if self.scripted().unreachable { Err(RequestFailure::Unreachable) } else { Ok(()) }
     }
 
     /// Counts a request for headers against the one that fails.
-    fn count_header(&self, method: &'static str) -> Answer<()> {
+    fn count_header(&self, method: &'static str) -> EndpointResult<()> {
         self.count(method)?;
         let mut script = self.scripted();
         if let Some(left) = script.header_fails_after {
             script.header_fails_after = left.checked_sub(1);
             if left == 0 {
-                return Err(Trouble::TimedOut);
+                return Err(RequestFailure::TimedOut);
             }
         }
         Ok(())
     }
 
     /// Asks the endpoint on the block where it stands.
-    fn ask<T>(&self, work: impl FnOnce(Desk<'_>) -> Answer<T>) -> Answer<T> {
+    fn ask<T>(&self, work: impl FnOnce(EndpointChain<'_>) -> EndpointResult<T>) -> EndpointResult<T> {
         let lag = self.scripted().lag;
         self.enter(|state, _| {
-            let number = state.ledger.head_number().saturating_sub(lag);
-            let head = state.ledger.canonical_at(number).ok_or(Trouble::Away)?;
+            let number = state.tree.head_number().saturating_sub(lag);
+            let head = state.tree.canonical_at(number).ok_or(RequestFailure::Unreachable)?;
             let (faults, history) = (Faults::new(0, &Odds::new()), self.shared.history.clone());
-            work(Desk { state, endpoint: 0, head, faults, history })
+            work(EndpointChain { state, endpoint: 0, head, faults, history })
         })
     }
 
-    fn send(&self, tx: &SignedTx) -> Answer<B256> {
+    fn send(&self, tx: &SignedTx) -> EndpointResult<B256> {
         lock(&self.shared.sends).push(tx.clone());
         let scripted = self.scripted().sends.pop_front();
         let accept = || self.enter(|state, now| state.accept(&tx.raw, now));
         match scripted {
             None => accept().map_err(|refused| texts::refusal(Family::Geth, refused)),
-            Some(ScriptedSend::TimeOut) => Err(Trouble::TimedOut),
-            Some(ScriptedSend::Text(text)) => Err(Trouble::said(text)),
+            Some(ScriptedSend::TimeOut) => Err(RequestFailure::TimedOut),
+            Some(ScriptedSend::Text(text)) => Err(RequestFailure::answered(text)),
             Some(ScriptedSend::TimeOutAfterAccepting) => {
                 let _ = accept();
-                Err(Trouble::TimedOut)
+                Err(RequestFailure::TimedOut)
             }
             Some(ScriptedSend::AcceptedButText(text)) => {
                 let _ = accept();
-                Err(Trouble::said(text))
+                Err(RequestFailure::answered(text))
             }
         }
     }
@@ -339,8 +339,8 @@ impl ScriptedChain {
     }
 }
 
-fn error(method: Method) -> impl Fn(Trouble) -> ChainError {
-    move |trouble| ChainError { classified: trouble.classified(Family::Geth, method) }
+fn error(method: Method) -> impl Fn(RequestFailure) -> ChainError {
+    move |failure| ChainError { classified: failure.classified(Family::Geth, method) }
 }
 
 #[async_trait]
@@ -350,14 +350,14 @@ impl Chain for ScriptedChain {
     }
 
     async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
-        let reverted = Trouble::Said { code: 3, text: "execution reverted: no".to_owned() };
+        let reverted = RequestFailure::Answered { code: 3, text: "execution reverted: no".to_owned() };
         let is_reverted = self.scripted().estimate_reverts;
-        let estimate = || if is_reverted { Err(reverted) } else { self.ask(|desk| desk.estimate(from, call, at)) };
+        let estimate = || if is_reverted { Err(reverted) } else { self.ask(|chain| chain.estimate(from, call, at)) };
         self.count("estimate_gas").and_then(|()| estimate()).map_err(error(Method::Call))
     }
 
     async fn quote(&self) -> Result<FeeQuote, ChainError> {
-        let head = self.count("quote").and_then(|()| self.ask(|desk| desk.head_header()));
+        let head = self.count("quote").and_then(|()| self.ask(|chain| chain.head_header()));
         head.map(|head| quote_at(&head)).map_err(error(Method::Other))
     }
 
@@ -376,15 +376,15 @@ impl Chain for ScriptedChain {
         let reached = self.count("broadcast");
         let send = |tx: &SignedTx| match reached.clone().and_then(|()| self.send(tx)) {
             Ok(hash) => Classified::answered(tx.hash, hash).into(),
-            Err(trouble) => trouble.classified(Family::Geth, Method::Send).into(),
+            Err(failure) => failure.classified(Family::Geth, Method::Send).into(),
         };
         txs.iter().map(send).collect()
     }
 
     async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
-        let sights = self.count("diagnose").and_then(|()| self.ask(|desk| desk.sights(account, asked)));
-        let Ok(sights) = sights else { return vec![MempoolSignal::Unknown; asked.len()] };
-        asked.iter().zip(sights).map(|(request, sight)| mempool_signal(request.nonce, &[sight])).collect()
+        let pool_views = self.count("diagnose").and_then(|()| self.ask(|chain| chain.pool_views(account, asked)));
+        let Ok(pool_views) = pool_views else { return vec![MempoolSignal::Unknown; asked.len()] };
+        asked.iter().zip(pool_views).map(|(request, pool_view)| mempool_signal(request.nonce, &[pool_view])).collect()
     }
 
     async fn head(&self) -> Result<Header, ChainError> {
@@ -393,7 +393,7 @@ impl Chain for ScriptedChain {
         if let Some(other) = head_from {
             return other.head().await;
         }
-        self.count("head").and_then(|()| self.ask(|desk| desk.head_header())).map_err(error(Method::Other))
+        self.count("head").and_then(|()| self.ask(|chain| chain.head_header())).map_err(error(Method::Other))
     }
 
     async fn header(&self, at: HeaderAt) -> Result<Option<Header>, ChainError> {
@@ -409,15 +409,15 @@ impl Chain for ScriptedChain {
             },
             at => at,
         };
-        self.ask(|desk| Ok(desk.header(at))).map_err(error(Method::Other))
+        self.ask(|chain| Ok(chain.header(at))).map_err(error(Method::Other))
     }
 
     async fn headers(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Option<Header>>, ChainError> {
         let Script { latency, first_block, .. } = self.scripted().clone();
         self.sleep(latency).await;
         self.count_header("headers").map_err(error(Method::Other))?;
-        self.ask(|desk| {
-            let at = |number| desk.header(HeaderAt::Number(number)).filter(|_| number >= first_block);
+        self.ask(|chain| {
+            let at = |number| chain.header(HeaderAt::Number(number)).filter(|_| number >= first_block);
             Ok(numbers.map(at).collect())
         })
         .map_err(error(Method::Other))
@@ -433,7 +433,7 @@ impl Chain for ScriptedChain {
         if hidden_receipts {
             return Ok(Some(Vec::new()));
         }
-        let receipts = self.ask(|desk| Ok(desk.block_receipts(block))).map_err(error(Method::Other))?;
+        let receipts = self.ask(|chain| Ok(chain.block_receipts(block))).map_err(error(Method::Other))?;
         Ok(receipts.map(|all| all.into_iter().map(|receipt| self.shown(receipt)).collect()))
     }
 
@@ -442,9 +442,9 @@ impl Chain for ScriptedChain {
         self.sleep(latency).await;
         self.count("receipts").map_err(error(Method::Other))?;
         if receipts_fail || poison.is_some_and(|poison| hashes.contains(&poison)) {
-            return Err(error(Method::Other)(Trouble::Away));
+            return Err(error(Method::Other)(RequestFailure::Unreachable));
         }
-        let find = |desk: Desk<'_>| Ok(hashes.iter().map(|hash| desk.receipt(*hash)).collect::<Vec<_>>());
+        let find = |chain: EndpointChain<'_>| Ok(hashes.iter().map(|hash| chain.receipt(*hash)).collect::<Vec<_>>());
         let found = self.ask(find).map_err(error(Method::Other))?;
         let shown = found.into_iter().map(|found| found.filter(|_| !null_receipts).map(|receipt| self.shown(receipt)));
         Ok(shown.collect())
@@ -456,7 +456,7 @@ impl Chain for ScriptedChain {
         self.count("reverts").map_err(error(Method::Other))?;
         let Script { reverts_fail, revert, .. } = self.scripted().clone();
         if reverts_fail {
-            return Err(error(Method::Other)(Trouble::Away));
+            return Err(error(Method::Other)(RequestFailure::Unreachable));
         }
         Ok(hashes.iter().map(|_| revert.clone()).collect())
     }
@@ -472,8 +472,8 @@ impl Chain for ScriptedChain {
             return other.sent_by(account, numbers).await;
         }
         self.count_header("sent_by").map_err(error(Method::Other))?;
-        self.ask(|desk| {
-            let at = |number| desk.sent_in(number, account).filter(|_| number >= first_block);
+        self.ask(|chain| {
+            let at = |number| chain.sent_in(number, account).filter(|_| number >= first_block);
             Ok(numbers.map(at).collect())
         })
         .map_err(error(Method::Other))
@@ -485,11 +485,11 @@ impl Chain for ScriptedChain {
         final_at: Option<BlockRef>,
     ) -> Result<Vec<AccountView>, ChainError> {
         let balance = self.scripted().balance.map(|balance| Amount::new(U256::from(balance)));
-        let view = |desk: &Desk<'_>, lane: &SubmitterId| {
-            let view = desk.account_view(lane, final_at);
+        let view = |chain: &EndpointChain<'_>, lane: &SubmitterId| {
+            let view = chain.account_view(lane, final_at);
             AccountView { balance: balance.unwrap_or(view.balance), ..view }
         };
-        let views = |desk: Desk<'_>| Ok(accounts.iter().map(|lane| view(&desk, lane)).collect());
+        let views = |chain: EndpointChain<'_>| Ok(accounts.iter().map(|lane| view(&chain, lane)).collect());
         self.count("accounts").and_then(|()| self.ask(views)).map_err(error(Method::Other))
     }
 

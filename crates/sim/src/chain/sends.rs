@@ -1,4 +1,4 @@
-//! Bytes on their way to all endpoints, and one answer for each transaction (S10).
+//! Broadcasts: transactions on their way to all endpoints, and one answer for each of them (S10).
 
 use std::time::Duration;
 
@@ -6,73 +6,75 @@ use futures_util::future::join_all;
 use gapless_chain::{Classified, Family, Method, SendAnswer, Verdict};
 use gapless_domain::{B256, EndpointAnswer, SignedTx};
 
+use super::client::{ChainClient, EndpointResult};
 use super::endpoint::name_of;
-use super::gate::{Answer, Gate};
-use super::pool::Refusal;
-use super::state::{Place, State};
-use super::texts::{self, NONSENSE, Trouble};
+use super::pool::PoolRefusal;
+use super::state::{ChainState, PoolId};
+use super::texts::{self, NONSENSE, RequestFailure};
 use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
 
-/// How late a delayed send is.
+/// The delay of a delayed send.
 const LATE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(40));
 
-/// What a wrong text says. Each of them is something that an honest node may also say of a transaction that it, or another one, has.
-const WRONG: [Refusal; 7] = [
-    Refusal::AlreadyKnown,
-    Refusal::NonceTooLow { next: 0, nonce: 0 },
-    Refusal::ReplacementUnderpriced,
-    Refusal::Underpriced,
-    Refusal::Full,
-    Refusal::InsufficientFunds { balance: 0, cost: 1 },
-    Refusal::GasTooLow,
+/// The refusals that a wrong text may claim. An honest chain node may give each of them for a transaction that is in
+/// some pool.
+const WRONG: [PoolRefusal; 7] = [
+    PoolRefusal::AlreadyKnown,
+    PoolRefusal::NonceTooLow { next: 0, nonce: 0 },
+    PoolRefusal::ReplacementUnderpriced,
+    PoolRefusal::Underpriced,
+    PoolRefusal::Full,
+    PoolRefusal::InsufficientFunds { balance: 0, cost: 1 },
+    PoolRefusal::GasTooLow,
 ];
 
-/// What happens to one transaction, at all endpoints or at one of them.
+/// The fault of one transaction, at all endpoints or at one of them.
 #[derive(Clone, Copy, Debug)]
-struct Fate {
-    fault: Fault,
-    /// None: at all of them.
+struct SendFault {
+    kind: Fault,
+    /// The endpoint with the fault; `None` is all of them.
     at: Option<usize>,
     late: Duration,
-    wrong: Refusal,
+    wrong: PoolRefusal,
 }
 
-/// One transaction as it travels to one endpoint: its place in the batch, and what will happen to it there.
+/// One transaction on its way to one endpoint: its position in the batch, and its fault.
 #[derive(Clone, Debug)]
-struct Travelling {
-    place: usize,
+struct SendItem {
+    position: usize,
     tx: SignedTx,
-    fate: Option<Fate>,
+    fault: Option<SendFault>,
 }
 
-pub(super) async fn broadcast(gate: &Gate, txs: &[SignedTx]) -> Vec<SendAnswer> {
+pub(super) async fn broadcast(client: &ChainClient, txs: &[SignedTx]) -> Vec<SendAnswer> {
     for tx in txs {
-        gate.history.tell(Moment::Sent { by: gate.owner.clone(), tx: tx.clone() });
+        client.history.tell(Moment::Sent { by: client.owner.clone(), tx: tx.clone() });
     }
-    let endpoints = gate.endpoint_count();
-    let fates: Vec<Option<Fate>> = txs.iter().map(|_| Fate::roll(gate, endpoints)).collect();
+    let endpoints = client.endpoint_count();
+    let faults_of_txs: Vec<Option<SendFault>> = txs.iter().map(|_| SendFault::roll(client, endpoints)).collect();
     let sends = (0..endpoints).map(|endpoint| {
-        let travelling = |(place, (tx, fate)): (usize, (&SignedTx, &Option<Fate>))| Travelling {
-            place,
+        let send_item = |(position, (tx, fault)): (usize, (&SignedTx, &Option<SendFault>))| SendItem {
+            position,
             tx: tx.clone(),
-            fate: fate.filter(|fate| fate.at.is_none_or(|at| at == endpoint)),
+            fault: fault.filter(|fault| fault.at.is_none_or(|at| at == endpoint)),
         };
-        let mut batch: Vec<Travelling> = txs.iter().zip(&fates).enumerate().map(travelling).collect();
-        let shuffled = batch.len() > 1 && gate.faults.rolls(Fault::SendsReordered);
+        let mut batch: Vec<SendItem> = txs.iter().zip(&faults_of_txs).enumerate().map(send_item).collect();
+        let shuffled = batch.len() > 1 && client.faults.rolls(Fault::SendsReordered);
         if shuffled {
-            gate.net.roll(|dice| dice.shuffle(&mut batch));
+            client.net.roll(|dice| dice.shuffle(&mut batch));
         }
-        let (faults, history) = (gate.faults.clone(), gate.history.clone());
-        gate.call(endpoint, move |state, now| {
-            let mut arrival = Arrival { state, endpoint, now, faults, history };
+        let (faults, history) = (client.faults.clone(), client.history.clone());
+        client.call(endpoint, move |state, now| {
+            let mut arrival = ReceivingEndpoint { state, endpoint, now, faults, history };
             if shuffled {
                 arrival.struck(Fault::SendsReordered, format!("{} transactions", batch.len()));
             }
-            let mut answers: Vec<Answer<B256>> = batch.iter().map(|_| Err(Trouble::Away)).collect();
-            for Travelling { place, tx, fate } in batch {
-                if let Some(answer) = answers.get_mut(place) {
-                    *answer = arrival.take(&tx, fate);
+            let mut answers: Vec<EndpointResult<B256>> =
+                batch.iter().map(|_| Err(RequestFailure::Unreachable)).collect();
+            for SendItem { position, tx, fault } in batch {
+                if let Some(answer) = answers.get_mut(position) {
+                    *answer = arrival.take(&tx, fault);
                 }
             }
             Ok(answers)
@@ -80,76 +82,76 @@ pub(super) async fn broadcast(gate: &Gate, txs: &[SignedTx]) -> Vec<SendAnswer> 
     });
     let answers = join_all(sends).await;
     let families: Vec<Family> =
-        gate.world.enter(|state, _| (0..endpoints).map(|endpoint| state.family(endpoint)).collect());
-    let of = |place: usize, tx: &SignedTx| {
-        let mut tally = Tally::default();
+        client.world.enter(|state, _| (0..endpoints).map(|endpoint| state.family(endpoint)).collect());
+    let of = |position: usize, tx: &SignedTx| {
+        let mut answers_of_tx = SendAnswers::default();
         for (endpoint, (family, answer)) in families.iter().zip(&answers).enumerate() {
             let answer = answer.as_ref().map_err(Clone::clone);
-            let answer = answer.and_then(|all| all.get(place).cloned().unwrap_or(Err(Trouble::Away)));
-            tally.count(tx, endpoint, *family, answer);
+            let answer = answer.and_then(|all| all.get(position).cloned().unwrap_or(Err(RequestFailure::Unreachable)));
+            answers_of_tx.count(tx, endpoint, *family, answer);
         }
-        tally.conclude()
+        answers_of_tx.conclude()
     };
-    txs.iter().enumerate().map(|(place, tx)| of(place, tx)).collect()
+    txs.iter().enumerate().map(|(position, tx)| of(position, tx)).collect()
 }
 
-impl Fate {
-    fn roll(gate: &Gate, endpoints: usize) -> Option<Fate> {
+impl SendFault {
+    fn roll(client: &ChainClient, endpoints: usize) -> Option<SendFault> {
         let faults = [Fault::SendDropped, Fault::SendDoubled, Fault::SendDelayed, Fault::WrongText, Fault::UnknownText];
-        let fault = faults.into_iter().find(|fault| gate.faults.rolls(*fault))?;
-        Some(gate.net.roll(|dice| Fate {
-            fault,
+        let fault = faults.into_iter().find(|fault| client.faults.rolls(*fault))?;
+        Some(client.net.roll(|dice| SendFault {
+            kind: fault,
             at: dice.permille(500).then(|| dice.index(endpoints)),
             late: dice.duration(LATE.0, LATE.1),
-            wrong: dice.pick(&WRONG).unwrap_or(Refusal::AlreadyKnown),
+            wrong: dice.pick(&WRONG).unwrap_or(PoolRefusal::AlreadyKnown),
         }))
     }
 }
 
-/// At the endpoint.
-struct Arrival<'a> {
-    state: &'a mut State,
+/// The endpoint that receives a batch.
+struct ReceivingEndpoint<'a> {
+    state: &'a mut ChainState,
     endpoint: usize,
     now: Duration,
     faults: Faults,
     history: History,
 }
 
-impl Arrival<'_> {
-    fn take(&mut self, tx: &SignedTx, fate: Option<Fate>) -> Answer<B256> {
-        let Some(fate) = fate else { return self.submit(tx) };
+impl ReceivingEndpoint<'_> {
+    fn take(&mut self, tx: &SignedTx, fault: Option<SendFault>) -> EndpointResult<B256> {
+        let Some(fault) = fault else { return self.submit(tx) };
         let what = format!("{} at endpoint {}", tx.hash, self.endpoint);
-        match fate.fault {
+        match fault.kind {
             Fault::SendDropped => {
-                self.struck(fate.fault, what);
+                self.struck(fault.kind, what);
                 Ok(tx.hash)
             }
             Fault::SendDelayed => {
-                self.struck(fate.fault, format!("{what}, by {:?}", fate.late));
-                self.state.post_late(self.endpoint, &tx.raw, self.now.saturating_add(fate.late));
+                self.struck(fault.kind, format!("{what}, by {:?}", fault.late));
+                self.state.post_late(self.endpoint, &tx.raw, self.now.saturating_add(fault.late));
                 Ok(tx.hash)
             }
             Fault::SendDoubled => {
-                self.struck(fate.fault, what);
+                self.struck(fault.kind, what);
                 let _ = self.submit(tx);
                 self.submit(tx)
             }
             Fault::WrongText => {
                 let true_answer = self.submit(tx);
-                self.struck(fate.fault, format!("{what}: {:?} instead of {true_answer:?}", fate.wrong));
-                Err(texts::refusal(self.state.family(self.endpoint), fate.wrong))
+                self.struck(fault.kind, format!("{what}: {:?} instead of {true_answer:?}", fault.wrong));
+                Err(texts::refusal(self.state.family(self.endpoint), fault.wrong))
             }
             _ => {
                 let true_answer = self.submit(tx);
-                self.struck(fate.fault, format!("{what}, instead of {true_answer:?}"));
-                Err(Trouble::said(NONSENSE))
+                self.struck(fault.kind, format!("{what}, instead of {true_answer:?}"));
+                Err(RequestFailure::answered(NONSENSE))
             }
         }
     }
 
-    fn submit(&mut self, tx: &SignedTx) -> Answer<B256> {
+    fn submit(&mut self, tx: &SignedTx) -> EndpointResult<B256> {
         let family = self.state.family(self.endpoint);
-        let taken = self.state.submit(Place::Endpoint(self.endpoint), &tx.raw, self.now);
+        let taken = self.state.submit(PoolId::Endpoint(self.endpoint), &tx.raw, self.now);
         taken.map_err(|refused| texts::refusal(family, refused))
     }
 
@@ -159,39 +161,39 @@ impl Arrival<'_> {
     }
 }
 
-/// The answers on one transaction.
+/// The answers of all endpoints to one transaction.
 #[derive(Debug, Default)]
-struct Tally {
+struct SendAnswers {
     best: Option<Classified>,
-    /// Of one that was never reached: it counts only if nobody else says anything.
-    aside: Option<Classified>,
-    /// Of each that was reached.
+    /// The answer of an endpoint that was not reached. It counts only if no other endpoint answered.
+    unreached: Option<Classified>,
+    /// The answers of the endpoints that were reached.
     heard: Vec<EndpointAnswer>,
 }
 
-impl Tally {
-    fn count(&mut self, tx: &SignedTx, endpoint: usize, family: Family, answer: Answer<B256>) {
-        let had_no_part = answer == Err(Trouble::Away);
+impl SendAnswers {
+    fn count(&mut self, tx: &SignedTx, endpoint: usize, family: Family, answer: EndpointResult<B256>) {
+        let is_unreachable = answer == Err(RequestFailure::Unreachable);
         let classified = match answer {
             Ok(hash) => Classified::answered(tx.hash, hash),
-            Err(trouble) => trouble.classified(family, Method::Send),
+            Err(failure) => failure.classified(family, Method::Send),
         };
-        if !had_no_part {
+        if !is_unreachable {
             self.heard.push(classified.heard_from(&name_of(endpoint)));
         }
-        let kept = if had_no_part { &mut self.aside } else { &mut self.best };
+        let kept = if is_unreachable { &mut self.unreached } else { &mut self.best };
         if kept.as_ref().is_none_or(|kept| classified.verdict.rank() < kept.verdict.rank()) {
             *kept = Some(classified);
         }
     }
 
     fn conclude(self) -> SendAnswer {
-        let classified = match (self.best, self.aside) {
-            // Whoever is away may take what the others never will.
-            (Some(best), Some(aside)) if best.verdict == Verdict::Rejected => aside,
+        let classified = match (self.best, self.unreached) {
+            // The unreachable endpoint may accept a transaction that the others reject.
+            (Some(best), Some(unreached)) if best.verdict == Verdict::Rejected => unreached,
             (Some(best), _) => best,
-            (None, Some(aside)) => aside,
-            (None, None) => Trouble::Away.classified(Family::Geth, Method::Send),
+            (None, Some(unreached)) => unreached,
+            (None, None) => RequestFailure::Unreachable.classified(Family::Geth, Method::Send),
         };
         SendAnswer { classified, heard: self.heard }
     }

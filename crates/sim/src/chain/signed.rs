@@ -1,4 +1,4 @@
-//! Signed bytes of a made-up kind: everything that a plan says, in words, and a mark that says who signed it.
+//! Signed transactions in a text format: all fields of the plan, and who signed it.
 
 use std::str::FromStr;
 
@@ -12,23 +12,23 @@ use crate::history::effect_of;
 const BY_NODE: &str = "node";
 const BY_STRANGER: &str = "stranger";
 
-/// Gas of a transfer, and of one byte of calldata.
+/// The gas of a transfer, and of one byte of calldata.
 const TRANSFER_GAS: u64 = 21_000;
 const BYTE_GAS: u64 = 16;
 
-/// Signs with the submitter's key, as a node does it or whoever has borrowed a nonce. The same plan gives the same bytes.
+/// Signs with the submitter's key, as a node does, or a caller with a reserved nonce. Equal plans give equal bytes.
 ///
-/// What only a caller's payload has (its wishes for gas and fees) is not in them; access lists and authorizations cannot be.
+/// A caller's own gas limit and fees are not part of the bytes. Access lists and authorizations are not supported.
 pub fn sign(plan: &TxPlan) -> SignedTx {
     encode(plan, BY_NODE)
 }
 
-/// The same by somebody else who has the key.
+/// Signs as another user who has the key.
 pub fn sign_as_stranger(plan: &TxPlan) -> SignedTx {
     encode(plan, BY_STRANGER)
 }
 
-/// What signed bytes say.
+/// Decodes signed bytes.
 pub fn read_signed(raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
     decode(raw).map(|(read, _)| read).ok_or_else(|| UnreadableTx(NodeText::new("not of this made-up kind")))
 }
@@ -78,12 +78,12 @@ fn parsed<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-/// Signed bytes as pools and blocks hold them: read once.
+/// A decoded transaction, as pools and blocks hold it.
 #[derive(Debug)]
-pub(super) struct Tx {
+pub(super) struct DecodedTx {
     pub(super) read: SignedPlan,
     pub(super) by_stranger: bool,
-    /// Whose it is, by its place among the world's accounts.
+    /// The index of its account among the world's accounts.
     pub(super) account: usize,
     pub(super) nonce: u64,
     pub(super) max_fee: u128,
@@ -93,16 +93,16 @@ pub(super) struct Tx {
     pub(super) succeeds: bool,
 }
 
-impl Tx {
-    /// `account` says whose place it is; none if it is of nobody here, or cannot be read.
-    pub(super) fn read(raw: &Bytes, account: impl FnOnce(&SubmitterId) -> Option<usize>) -> Option<Tx> {
+impl DecodedTx {
+    /// Decodes a transaction. `account` gives the index of its account. None for unknown accounts and unreadable bytes.
+    pub(super) fn read(raw: &Bytes, account: impl FnOnce(&SubmitterId) -> Option<usize>) -> Option<DecodedTx> {
         let (read, by_stranger) = decode(raw)?;
         let (max_fee, tip) = match read.plan.fees {
             Fees::Legacy { gas_price } => (gas_price, gas_price),
             Fees::Eip1559 { max_fee, max_priority_fee } => (max_fee, max_priority_fee),
         };
         let effect = if by_stranger { None } else { effect_of(&read.plan.call.data) };
-        Some(Tx {
+        Some(DecodedTx {
             by_stranger,
             account: account(&read.plan.submitter)?,
             nonce: read.plan.nonce.get(),
@@ -110,7 +110,7 @@ impl Tx {
             tip,
             worst_cost: narrow(read.plan.worst_cost().get()),
             gas_used: gas_of(&read.plan.call),
-            // Although the estimate said nothing of it.
+            // The gas estimate does not show that the call reverts.
             succeeds: effect.is_none_or(|effect| effect % 7 != 3),
             read,
         })
@@ -128,14 +128,14 @@ impl Tx {
         self.max_fee.min(base_fee.saturating_add(self.tip))
     }
 
-    /// What it takes from its account in a block of this base fee.
+    /// The amount that a block with this base fee takes from the account.
     pub(super) fn cost(&self, base_fee: u128) -> u128 {
         let value = if self.succeeds { narrow(self.read.plan.call.value.get()) } else { 0 };
         value.saturating_add(self.price(base_fee).saturating_mul(u128::from(self.gas_used)))
     }
 }
 
-/// What a call uses, always.
+/// The gas that a call uses, in every block.
 pub(super) fn gas_of(call: &EvmCall) -> u64 {
     TRANSFER_GAS + BYTE_GAS * call.data.len() as u64
 }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_signed_is_read_again() {
+    fn signed_bytes_are_decoded_to_the_same_plan() {
         let dynamic = plan(Fees::Eip1559 { max_fee: 30, max_priority_fee: 2 });
         let mut bare = plan(Fees::Legacy { gas_price: 11 });
         bare.call.to = None;
@@ -176,7 +176,7 @@ mod tests {
                 assert_eq!((&read.plan, &read.signed), (&plan, &signed));
             }
             assert_ne!(sign(&plan), sign_as_stranger(&plan));
-            assert!(Tx::read(&sign_as_stranger(&plan).raw, |_| Some(0)).unwrap().by_stranger);
+            assert!(DecodedTx::read(&sign_as_stranger(&plan).raw, |_| Some(0)).unwrap().by_stranger);
         }
         assert!(read_signed(&Bytes::from_static(b"by=node from=")).is_err());
     }

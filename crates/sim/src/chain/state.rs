@@ -1,6 +1,7 @@
-//! The chain as it is at one moment: blocks, pools, endpoints, and what is on its way between pools.
+//! The state of the chain: blocks, pools, endpoints, and the transactions on their way between pools.
 //!
-//! Whatever is on its way is delivered when somebody next looks, in the order in which it was due: nothing else changes in between.
+//! A transaction on its way is delivered at the next access to the state, in the order of due times. No other change of
+//! the state happens between accesses.
 
 mod scripted;
 
@@ -11,47 +12,47 @@ use std::time::Duration;
 use gapless_chain::Family;
 use gapless_domain::{B256, BlockRef, Bytes, SubmitterId, keccak256};
 
-use super::endpoint::{Endpoint, Stand};
-use super::ledger::{BlockId, Ledger, Making};
-use super::pool::{Ground, Pool, Refusal};
-use super::signed::Tx;
+use super::block_tree::{BlockId, BlockParts, BlockTree};
+use super::endpoint::{ChainEndpoint, EndpointCondition};
+use super::pool::{PoolContext, PoolRefusal, TxPool};
+use super::signed::DecodedTx;
 use crate::dice::Dice;
 use crate::history::{History, Moment};
-use crate::plan::Plan;
+use crate::world_spec::WorldSpec;
 
 /// Wei per gas.
 const BASE_FEE: u128 = 1_000_000_000;
 const SPIKE: u128 = 20;
 
-/// How long gossip takes, and how much of it never comes while the storm lasts, of a thousand.
+/// The travel time of gossip between pools, and the share that is lost during the storm, in a thousand.
 const GOSSIP: (Duration, Duration) = (Duration::from_millis(30), Duration::from_millis(1500));
 const GOSSIP_LOST: u32 = 80;
 
-/// Now and then somebody else builds a block, from another pool; of a thousand.
+/// The share of blocks that are built from the pool of an endpoint, in a thousand.
 const OTHER_BUILDER: u32 = 120;
-/// Blocks that have nothing in them.
+/// The share of empty blocks, in a thousand.
 const EMPTY_BLOCK: u32 = 100;
 
-/// How much an orphaned transaction is lost for everybody, and for each pool, of a thousand.
+/// The share of orphaned transactions that all pools lose, and the share that each pool loses, in a thousand.
 const LOST_BY_REORG: u32 = 120;
 const LOST_BY_POOL: u32 = 100;
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ChainState {
     pub(super) lanes: Vec<SubmitterId>,
-    pub(super) ledger: Ledger,
-    /// Every head that the chain has had, and since when.
+    pub(super) tree: BlockTree,
+    /// Every head that the chain has had, and its time.
     tips: Vec<(Duration, BlockId)>,
-    pub(super) endpoints: Vec<Endpoint>,
-    pub(super) miner: Pool,
-    /// On their way, by when they are due.
-    parcels: BTreeMap<(Duration, u64), Parcel>,
+    pub(super) endpoints: Vec<ChainEndpoint>,
+    pub(super) miner: TxPool,
+    /// Transactions on their way, by due time.
+    pending_sends: BTreeMap<(Duration, u64), PendingSend>,
     posted: u64,
-    /// All that was ever signed or sent here.
-    known: BTreeMap<B256, Arc<Tx>>,
+    /// All transactions that were signed or sent here.
+    known: BTreeMap<B256, Arc<DecodedTx>>,
     pub(super) confirmations: u64,
     final_told: Option<u64>,
-    /// Until when; also of the rest.
+    /// The end of each account's drain, of a halt and of a fee spike.
     pub(super) drained: Vec<Duration>,
     pub(super) halted_until: Duration,
     pub(super) spike_until: Duration,
@@ -62,29 +63,29 @@ pub(super) struct State {
 }
 
 #[derive(Clone, Debug)]
-struct Parcel {
-    tx: Arc<Tx>,
-    to: Place,
+struct PendingSend {
+    tx: Arc<DecodedTx>,
+    to: PoolId,
 }
 
-/// Whose pool.
+/// The owner of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PoolId {
     Endpoint(usize),
     Miner,
 }
 
-impl State {
-    pub(super) fn new(plan: &Plan, lanes: &[SubmitterId], now: Duration, history: History) -> Self {
+impl ChainState {
+    pub(super) fn new(plan: &WorldSpec, lanes: &[SubmitterId], now: Duration, history: History) -> Self {
         let mut dice = Dice::new(plan.seed, "endpoints");
-        let ledger = Ledger::new(lanes.len(), now, BASE_FEE);
-        let mut state = State {
+        let tree = BlockTree::new(lanes.len(), now, BASE_FEE);
+        let mut state = ChainState {
             lanes: lanes.to_vec(),
-            tips: vec![(now, ledger.head())],
-            ledger,
-            endpoints: (0..plan.endpoints.max(1)).map(|_| Endpoint::new(lanes.len(), &mut dice)).collect(),
-            miner: Pool::new(lanes.len(), usize::MAX, true),
-            parcels: BTreeMap::new(),
+            tips: vec![(now, tree.head())],
+            tree,
+            endpoints: (0..plan.endpoints.max(1)).map(|_| ChainEndpoint::new(lanes.len(), &mut dice)).collect(),
+            miner: TxPool::new(lanes.len(), usize::MAX, true),
+            pending_sends: BTreeMap::new(),
             posted: 0,
             known: BTreeMap::new(),
             confirmations: u64::from(plan.confirmations.max(1)),
@@ -97,7 +98,7 @@ impl State {
             blocks: Dice::new(plan.seed, "blocks"),
             history,
         };
-        state.tell_mined(state.ledger.head());
+        state.tell_mined(state.tree.head());
         state.tell_final();
         state
     }
@@ -106,44 +107,44 @@ impl State {
         self.lanes.iter().position(|known| known == lane)
     }
 
-    /// The head of an endpoint.
+    /// The head that an endpoint shows.
     pub(super) fn view(&self, endpoint: usize, now: Duration) -> BlockId {
-        let Some(endpoint) = self.endpoints.get(endpoint) else { return self.ledger.head() };
-        let (behind, delay) = match endpoint.stand(now) {
-            Stand::Stuck { on, .. } => return on,
-            Stand::Lags { blocks, .. } => (blocks, endpoint.delay),
-            Stand::Healthy | Stand::Down { .. } => (0, endpoint.delay),
+        let Some(endpoint) = self.endpoints.get(endpoint) else { return self.tree.head() };
+        let (behind, delay) = match endpoint.condition(now) {
+            EndpointCondition::Stuck { on, .. } => return on,
+            EndpointCondition::Lags { blocks, .. } => (blocks, endpoint.delay),
+            EndpointCondition::Healthy | EndpointCondition::Down { .. } => (0, endpoint.delay),
         };
         let come = |(at, _): &&(Duration, BlockId)| at.saturating_add(delay) <= now;
         let tips = self.tips.iter().rev().skip(behind);
         let first = self.tips.first().map(|(_, id)| *id);
-        tips.clone().find(come).map(|(_, id)| *id).or(first).unwrap_or_else(|| self.ledger.head())
+        tips.clone().find(come).map(|(_, id)| *id).or(first).unwrap_or_else(|| self.tree.head())
     }
 
     pub(super) fn final_number(&self) -> Option<u64> {
-        (self.ledger.head_number() + 1).checked_sub(self.confirmations)
+        (self.tree.head_number() + 1).checked_sub(self.confirmations)
     }
 
     // --- Transactions on their way. ---
 
-    pub(super) fn known(&self, hash: B256) -> Option<&Arc<Tx>> {
+    pub(super) fn known(&self, hash: B256) -> Option<&Arc<DecodedTx>> {
         self.known.get(&hash)
     }
 
-    pub(super) fn learn(&mut self, raw: &Bytes) -> Option<Arc<Tx>> {
+    pub(super) fn learn(&mut self, raw: &Bytes) -> Option<Arc<DecodedTx>> {
         if let Some(tx) = self.known.get(&keccak256(raw)) {
             return Some(Arc::clone(tx));
         }
-        let tx = Tx::read(raw, |lane| self.account(lane))?;
+        let tx = DecodedTx::read(raw, |lane| self.account(lane))?;
         Some(Arc::clone(self.known.entry(tx.hash()).or_insert_with(|| Arc::new(tx))))
     }
 
-    /// Somebody gives it to this pool; what that has goes on to the others.
-    pub(super) fn submit(&mut self, to: Place, raw: &Bytes, now: Duration) -> Result<B256, Refusal> {
-        let tx = self.learn(raw).ok_or(Refusal::Unreadable)?;
+    /// Offers a transaction to a pool. A pool that has it gossips it to the others.
+    pub(super) fn submit(&mut self, to: PoolId, raw: &Bytes, now: Duration) -> Result<B256, PoolRefusal> {
+        let tx = self.learn(raw).ok_or(PoolRefusal::Unreadable)?;
         let taken = self.take(to, &tx, now);
-        if matches!(taken, Ok(()) | Err(Refusal::AlreadyKnown)) {
-            for other in self.places().filter(|other| *other != to) {
+        if matches!(taken, Ok(()) | Err(PoolRefusal::AlreadyKnown)) {
+            for other in self.pool_ids().filter(|other| *other != to) {
                 let is_lost = self.gossip.permille(GOSSIP_LOST) && !self.calm;
                 let after = self.gossip.duration(GOSSIP.0, GOSSIP.1);
                 if !is_lost {
@@ -154,47 +155,47 @@ impl State {
         taken.map(|()| tx.hash())
     }
 
-    /// It comes there at that time, and goes on to the others then.
+    /// Delivers the transaction to the endpoint at that time, and to the miner later.
     pub(super) fn post_late(&mut self, endpoint: usize, raw: &Bytes, at: Duration) {
         if let Some(tx) = self.learn(raw) {
-            self.post(&tx, Place::Endpoint(endpoint), at);
-            self.post(&tx, Place::Miner, at.saturating_add(GOSSIP.1));
+            self.post(&tx, PoolId::Endpoint(endpoint), at);
+            self.post(&tx, PoolId::Miner, at.saturating_add(GOSSIP.1));
         }
     }
 
-    fn post(&mut self, tx: &Arc<Tx>, to: Place, at: Duration) {
+    fn post(&mut self, tx: &Arc<DecodedTx>, to: PoolId, at: Duration) {
         self.posted += 1;
-        self.parcels.insert((at, self.posted), Parcel { tx: Arc::clone(tx), to });
+        self.pending_sends.insert((at, self.posted), PendingSend { tx: Arc::clone(tx), to });
     }
 
-    /// Whatever is due by now has come.
+    /// Delivers all transactions that are due.
     pub(super) fn catch_up(&mut self, now: Duration) {
-        while let Some(due) = self.parcels.first_entry().filter(|first| first.key().0 <= now) {
-            let ((at, _), Parcel { tx, to }) = due.remove_entry();
-            // Whoever has it already, or does not want it, says so to nobody.
+        while let Some(due) = self.pending_sends.first_entry().filter(|first| first.key().0 <= now) {
+            let ((at, _), PendingSend { tx, to }) = due.remove_entry();
+            // A refusal of gossip reaches no process.
             let _ = self.take(to, &tx, at);
         }
     }
 
-    fn take(&mut self, to: Place, tx: &Arc<Tx>, now: Duration) -> Result<(), Refusal> {
+    fn take(&mut self, to: PoolId, tx: &Arc<DecodedTx>, now: Duration) -> Result<(), PoolRefusal> {
         let head = match to {
-            Place::Endpoint(at) => self.view(at, now),
-            Place::Miner => self.ledger.head(),
+            PoolId::Endpoint(at) => self.view(at, now),
+            PoolId::Miner => self.tree.head(),
         };
-        let State { ledger, endpoints, miner, .. } = self;
+        let ChainState { tree, endpoints, miner, .. } = self;
         let pool = match to {
-            Place::Miner => miner,
-            Place::Endpoint(at) => &mut endpoints.get_mut(at).ok_or(Refusal::Unreadable)?.pool,
+            PoolId::Miner => miner,
+            PoolId::Endpoint(at) => &mut endpoints.get_mut(at).ok_or(PoolRefusal::Unreadable)?.pool,
         };
-        pool.add(tx, ground(ledger, head, now))
+        pool.add(tx, context(tree, head, now))
     }
 
-    fn places(&self) -> impl Iterator<Item = Place> + use<> {
-        (0..self.endpoints.len()).map(Place::Endpoint).chain([Place::Miner])
+    fn pool_ids(&self) -> impl Iterator<Item = PoolId> + use<> {
+        (0..self.endpoints.len()).map(PoolId::Endpoint).chain([PoolId::Miner])
     }
 
-    pub(super) fn pools(&mut self) -> impl Iterator<Item = &mut Pool> {
-        let State { endpoints, miner, .. } = self;
+    pub(super) fn pools(&mut self) -> impl Iterator<Item = &mut TxPool> {
+        let ChainState { endpoints, miner, .. } = self;
         endpoints.iter_mut().map(|endpoint| &mut endpoint.pool).chain([miner])
     }
 
@@ -202,26 +203,22 @@ impl State {
         self.endpoints.get(endpoint).map_or(Family::Geth, |endpoint| endpoint.family)
     }
 
-    /// Whatever of it is pooled, or on its way.
+    /// The account's transactions in any pool, or on their way.
     pub(super) fn waiting(&mut self, account: usize, now: Duration) -> BTreeSet<B256> {
         self.settle_all(now);
-        let on_their_way: Vec<B256> = self
-            .parcels
-            .values()
-            .filter(|parcel| parcel.tx.account == account)
-            .map(|parcel| parcel.tx.hash())
-            .collect();
+        let on_their_way: Vec<B256> =
+            self.pending_sends.values().filter(|send| send.tx.account == account).map(|send| send.tx.hash()).collect();
         let pooled = self.pools().flat_map(|pool| pool.of(account).map(|tx| tx.hash()).collect::<Vec<_>>());
         pooled.chain(on_their_way).collect()
     }
 
     fn settle_all(&mut self, now: Duration) {
         let views: Vec<BlockId> = (0..self.endpoints.len()).map(|at| self.view(at, now)).collect();
-        let State { ledger, endpoints, miner, .. } = self;
+        let ChainState { tree, endpoints, miner, .. } = self;
         for (endpoint, view) in endpoints.iter_mut().zip(views) {
-            endpoint.pool.settle(ground(ledger, view, now));
+            endpoint.pool.settle(context(tree, view, now));
         }
-        miner.settle(ground(ledger, ledger.head(), now));
+        miner.settle(context(tree, tree.head(), now));
     }
 
     // --- Blocks. ---
@@ -238,17 +235,17 @@ impl State {
     }
 
     fn mine_some(&mut self, room: u64, now: Duration) {
-        let (parent, base_fee) = (self.ledger.head(), self.base_fee(now));
+        let (parent, base_fee) = (self.tree.head(), self.base_fee(now));
         let (by_other, other) = (self.blocks.permille(OTHER_BUILDER), self.blocks.index(self.endpoints.len()));
         let other = self.endpoints.get(other).filter(|_| by_other && !self.calm);
         let pool = other.map_or(&self.miner, |endpoint| &endpoint.pool);
-        let txs = pool.choose(Ground { base_fee, ..ground(&self.ledger, parent, now) }, room, &mut self.blocks);
+        let txs = pool.choose(PoolContext { base_fee, ..context(&self.tree, parent, now) }, room, &mut self.blocks);
         let drained = self.drained_now(now);
-        let making = Making { at: now, base_fee, txs, drained: &drained, private_to: None };
-        let id = self.ledger.build(parent, making);
-        self.ledger.extend(id);
+        let parts = BlockParts { at: now, base_fee, txs, drained: &drained, private_to: None };
+        let id = self.tree.build(parent, parts);
+        self.tree.extend(id);
         self.tips.push((now, id));
-        self.miner.settle(ground(&self.ledger, id, now));
+        self.miner.settle(context(&self.tree, id, now));
         self.tell_mined(id);
         self.tell_final();
     }
@@ -257,15 +254,15 @@ impl State {
         self.drained.iter().map(|until| now < *until).collect()
     }
 
-    /// Another branch, longer by `more`, takes the place of the newest blocks.
+    /// Replaces the newest blocks by another branch that is longer by `more`.
     pub(super) fn reorg(&mut self, depth: u64, more: u64, dice: &mut Dice, now: Duration) {
-        let ids = self.ledger.cut(depth);
-        let orphaned: Vec<BlockRef> = ids.iter().filter_map(|id| self.ledger.header(*id)).map(|h| h.block).collect();
+        let ids = self.tree.cut(depth);
+        let orphaned: Vec<BlockRef> = ids.iter().filter_map(|id| self.tree.header(*id)).map(|h| h.block).collect();
         orphaned.iter().for_each(|block| self.history.tell(Moment::Orphaned { block: *block }));
         if let Some(lowest) = orphaned.last() {
-            self.final_told = self.final_told.map(|told| told.min(lowest.number.saturating_sub(1)));
+            self.final_told = self.final_told.map(|to_history| to_history.min(lowest.number.saturating_sub(1)));
         }
-        let txs = |id: &BlockId| self.ledger.block(*id).map(|block| block.txs.clone()).unwrap_or_default();
+        let txs = |id: &BlockId| self.tree.block(*id).map(|block| block.txs.clone()).unwrap_or_default();
         for tx in ids.iter().rev().flat_map(txs).collect::<Vec<_>>() {
             let is_lost = dice.permille(LOST_BY_REORG);
             for pool in self.pools() {
@@ -282,7 +279,7 @@ impl State {
         }
     }
 
-    /// Blocks at the heights of the newest `depth` ones that only this endpoint has; gives the last of them.
+    /// Builds private blocks of one endpoint at the heights of the newest `depth` blocks. Returns the last of them.
     pub(super) fn private_fork(
         &mut self,
         endpoint: usize,
@@ -290,46 +287,46 @@ impl State {
         dice: &mut Dice,
         now: Duration,
     ) -> Option<BlockId> {
-        let fork = self.ledger.head_number().checked_sub(depth)?;
-        let mut top = self.ledger.canonical_at(fork)?;
+        let fork = self.tree.head_number().checked_sub(depth)?;
+        let mut top = self.tree.canonical_at(fork)?;
         let mut pool = self.endpoints.get(endpoint)?.pool.clone();
         for number in fork + 1..=fork + depth {
-            let block = self.ledger.block(self.ledger.canonical_at(number)?)?;
+            let block = self.tree.block(self.tree.canonical_at(number)?)?;
             block.txs.iter().for_each(|tx| pool.put_back(tx, now));
         }
         let drained = self.drained_now(now);
         for _ in 0..depth {
-            let ground = ground(&self.ledger, top, now);
-            let (base_fee, room) = (ground.base_fee, dice.below(5));
-            let txs = pool.choose(ground, room, dice);
-            let making = Making { at: now, base_fee, txs, drained: &drained, private_to: Some(endpoint) };
-            top = self.ledger.build(top, making);
-            if let Some(block) = self.ledger.block(top) {
-                self.history.tell(Moment::MinedAside { block: block.told() });
+            let context = context(&self.tree, top, now);
+            let (base_fee, room) = (context.base_fee, dice.below(5));
+            let txs = pool.choose(context, room, dice);
+            let parts = BlockParts { at: now, base_fee, txs, drained: &drained, private_to: Some(endpoint) };
+            top = self.tree.build(top, parts);
+            if let Some(block) = self.tree.block(top) {
+                self.history.tell(Moment::MinedPrivately { block: block.to_history() });
             }
         }
         Some(top)
     }
 
-    /// Another genesis. Nobody remembers anything.
+    /// Replaces the chain by one with another genesis. All pools are empty.
     pub(super) fn reset(&mut self, now: Duration) {
-        let genesis = self.ledger.begin(self.lanes.len(), now, BASE_FEE);
+        let genesis = self.tree.begin(self.lanes.len(), now, BASE_FEE);
         self.tips = vec![(now, genesis)];
-        self.parcels.clear();
-        self.pools().for_each(Pool::clear);
+        self.pending_sends.clear();
+        self.pools().for_each(TxPool::clear);
         self.heal_endpoints();
         self.final_told = None;
-        if let Some(header) = self.ledger.header(genesis) {
+        if let Some(header) = self.tree.header(genesis) {
             self.history.tell(Moment::ChainReset { genesis: header.block });
         }
         self.tell_final();
     }
 
     pub(super) fn heal_endpoints(&mut self) {
-        self.endpoints.iter_mut().for_each(|endpoint| endpoint.put(Stand::Healthy));
+        self.endpoints.iter_mut().for_each(|endpoint| endpoint.put(EndpointCondition::Healthy));
     }
 
-    /// From now on nothing goes wrong: everybody is well, and everybody has what anybody has.
+    /// Ends all faults: endpoints are healthy, and all pools get all transactions.
     pub(super) fn calm_down(&mut self, now: Duration) {
         self.calm = true;
         self.heal_endpoints();
@@ -338,46 +335,47 @@ impl State {
         self.share(now);
     }
 
-    /// Everybody is offered what anybody has. What has waited too long for a nonce before it is not kept alive by that.
+    /// Offers every pooled transaction to every pool, but not those behind a gap, so that they still expire.
     pub(super) fn share(&mut self, now: Duration) {
-        let counts: Vec<u64> = self.ledger.accounts(self.ledger.head()).iter().map(|account| account.count).collect();
-        let pooled: Vec<Arc<Tx>> = self
+        let counts: Vec<u64> = self.tree.accounts(self.tree.head()).iter().map(|account| account.count).collect();
+        let pooled: Vec<Arc<DecodedTx>> = self
             .pools()
             .flat_map(|pool| {
                 let next: Vec<u64> = counts.iter().enumerate().map(|(at, count)| pool.pending(at, *count)).collect();
-                let is_ready = |tx: &&Arc<Tx>| next.get(tx.account).is_some_and(|next| tx.nonce < *next);
+                let is_ready = |tx: &&Arc<DecodedTx>| next.get(tx.account).is_some_and(|next| tx.nonce < *next);
                 pool.all().filter(is_ready).cloned().collect::<Vec<_>>()
             })
             .collect();
         for tx in pooled {
-            for place in self.places() {
-                let _ = self.take(place, &tx, now);
+            for pool_id in self.pool_ids() {
+                let _ = self.take(pool_id, &tx, now);
             }
         }
     }
 
     fn tell_mined(&self, id: BlockId) {
-        if let Some(block) = self.ledger.block(id) {
-            self.history.tell(Moment::Mined { block: block.told() });
+        if let Some(block) = self.tree.block(id) {
+            self.history.tell(Moment::Mined { block: block.to_history() });
         }
     }
 
     fn tell_final(&mut self) {
-        let Some(number) = self.final_number().filter(|number| self.final_told.is_none_or(|told| *number > told))
+        let Some(number) =
+            self.final_number().filter(|number| self.final_told.is_none_or(|to_history| *number > to_history))
         else {
             return;
         };
         self.final_told = Some(number);
-        if let Some(header) = self.ledger.canonical_at(number).and_then(|id| self.ledger.header(id)) {
+        if let Some(header) = self.tree.canonical_at(number).and_then(|id| self.tree.header(id)) {
             self.history.tell(Moment::Final { block: header.block });
         }
     }
 }
 
-fn ground(ledger: &Ledger, head: BlockId, now: Duration) -> Ground<'_> {
-    Ground {
+fn context(tree: &BlockTree, head: BlockId, now: Duration) -> PoolContext<'_> {
+    PoolContext {
         now,
-        accounts: ledger.accounts(head),
-        base_fee: ledger.block(head).map(super::ledger::Block::base_fee).unwrap_or_default(),
+        accounts: tree.accounts(head),
+        base_fee: tree.block(head).map(super::block_tree::BlockEntry::base_fee).unwrap_or_default(),
     }
 }

@@ -1,4 +1,4 @@
-//! The chain by itself.
+//! Tests of the simulated chain without nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use gapless_domain::{
     SendOutcome, SignedTx, SubmitterId, TxPlan,
 };
 
-use super::endpoint::Stand;
+use super::endpoint::EndpointCondition;
 use super::*;
 use crate::fault::{Fault, Odds};
 use crate::history::{ChainBlock, Moment};
@@ -21,18 +21,18 @@ const LANES: [&str; 2] = [
     "eip155:31337:0x00000000000000000000000000000000000000a2",
 ];
 
-struct Scene {
+struct ChainFixture {
     stage: Stage,
     dice: Dice,
     history: History,
     faults: Faults,
     world: Arc<ChainWorld>,
     lanes: Vec<SubmitterId>,
-    plan: Plan,
+    plan: WorldSpec,
 }
 
-fn scene(seed: u64, odds: &[(Fault, u32)], change: impl FnOnce(&mut Plan)) -> Scene {
-    let mut plan = Plan::of(seed);
+fn fixture(seed: u64, odds: &[(Fault, u32)], change: impl FnOnce(&mut WorldSpec)) -> ChainFixture {
+    let mut plan = WorldSpec::of(seed);
     plan.odds = Odds::from_iter(odds.iter().copied());
     plan.on_external_nonce = ExternalNoncePolicy::Adopt;
     change(&mut plan);
@@ -41,7 +41,7 @@ fn scene(seed: u64, odds: &[(Fault, u32)], change: impl FnOnce(&mut Plan)) -> Sc
     let faults = Faults::new(seed, &plan.odds);
     let lanes: Vec<SubmitterId> = LANES.iter().map(|lane| lane.parse().unwrap()).collect();
     let world = ChainWorld::new(&plan, &lanes, stage.clone(), history.clone());
-    Scene { stage, dice: Dice::new(seed, "order"), history, faults, world, lanes, plan }
+    ChainFixture { stage, dice: Dice::new(seed, "order"), history, faults, world, lanes, plan }
 }
 
 fn signed(lane: &SubmitterId, nonce: u64, effect: u64, gwei: u128) -> SignedTx {
@@ -56,17 +56,17 @@ fn signed(lane: &SubmitterId, nonce: u64, effect: u64, gwei: u128) -> SignedTx {
     sign(&TxPlan { submitter: lane.clone(), nonce: Nonce::new(nonce).unwrap(), call, gas_limit: 60_000, fees })
 }
 
-impl Scene {
-    fn gate(&self, name: &str) -> Arc<dyn Chain> {
+impl ChainFixture {
+    fn client(&self, name: &str) -> Arc<dyn Chain> {
         let net = Net::new(self.stage.clone(), Dice::new(self.plan.seed, name), Duration::from_millis(20));
-        self.world.gate(net, self.faults.clone(), self.history.clone(), OwnerId::new(name, 1))
+        self.world.client(net, self.faults.clone(), self.history.clone(), OwnerId::new(name, 1))
     }
 
     fn until(&mut self, at: Duration) {
         while self.stage.now() < at {
             match self.stage.step(&mut self.dice) {
                 Stepped::Over => return,
-                Stepped::Panicked(home, text) => unreachable!("{home:?}: {text}"),
+                Stepped::Panicked(task_owner, text) => unreachable!("{task_owner:?}: {text}"),
                 _ => {}
             }
         }
@@ -77,11 +77,11 @@ impl Scene {
         self.until(at);
     }
 
-    /// What a future gives, however long it takes.
+    /// The result of a future, after any number of steps.
     fn wait<T: Send + 'static>(&mut self, future: impl Future<Output = T> + Send + 'static) -> T {
         let done = Arc::new(Mutex::new(None));
         let given = Arc::clone(&done);
-        self.stage.spawn(Home::World, async move {
+        self.stage.spawn(TaskOwner::World, async move {
             let value = future.await;
             *lock(&given) = Some(value);
         });
@@ -94,19 +94,19 @@ impl Scene {
         unreachable!("it never ends")
     }
 
-    fn broadcast(&mut self, gate: &Arc<dyn Chain>, txs: Vec<SignedTx>) -> Vec<Verdict> {
-        let gate = Arc::clone(gate);
+    fn broadcast(&mut self, client: &Arc<dyn Chain>, txs: Vec<SignedTx>) -> Vec<Verdict> {
+        let client = Arc::clone(client);
         self.wait(
-            async move { gate.broadcast(&txs).await.into_iter().map(|answer| answer.classified.verdict).collect() },
+            async move { client.broadcast(&txs).await.into_iter().map(|answer| answer.classified.verdict).collect() },
         )
     }
 
-    fn diagnose(&mut self, gate: &Arc<dyn Chain>, asked: Vec<DiagnoseRequest>) -> Vec<MempoolSignal> {
-        let (gate, lane) = (Arc::clone(gate), self.lanes[0].clone());
-        self.wait(async move { gate.diagnose(&lane, &asked).await })
+    fn diagnose(&mut self, client: &Arc<dyn Chain>, asked: Vec<DiagnoseRequest>) -> Vec<MempoolSignal> {
+        let (client, lane) = (Arc::clone(client), self.lanes[0].clone());
+        self.wait(async move { client.diagnose(&lane, &asked).await })
     }
 
-    /// The chain as the history tells it, with all that a checker may rely on.
+    /// The chain rebuilt from the history, with the invariants that checks rely on.
     fn replay(&self) -> Replay {
         let mut replay = Replay::default();
         for (_, moment) in self.history.since(0) {
@@ -126,7 +126,7 @@ struct Replay {
 }
 
 impl Replay {
-    fn see(&mut self, moment: &Moment, plan: &Plan) {
+    fn see(&mut self, moment: &Moment, plan: &WorldSpec) {
         match moment {
             Moment::Mined { block } => {
                 let head = self.blocks.last().map(|head| head.block);
@@ -172,39 +172,39 @@ impl Replay {
 }
 
 #[test]
-fn a_replacement_pays_a_tenth_more_and_the_chain_uses_each_nonce_once() {
-    let mut scene = scene(1, &[], |plan| plan.endpoints = 1);
-    let gate = scene.gate("a");
-    let lane = scene.lanes[0].clone();
+fn replacement_below_ten_percent_more_is_refused() {
+    let mut fixture = fixture(1, &[], |plan| plan.endpoints = 1);
+    let client = fixture.client("a");
+    let lane = fixture.lanes[0].clone();
     let tx = |nonce, effect, gwei| signed(&lane, nonce, effect, gwei);
-    assert_eq!(scene.broadcast(&gate, vec![tx(0, 1, 20)]), [Verdict::Accepted]);
-    assert_eq!(scene.broadcast(&gate, vec![tx(0, 1, 20)]), [Verdict::AlreadyKnown]);
-    assert_eq!(scene.broadcast(&gate, vec![tx(0, 2, 21)]), [Verdict::ReplacementUnderpriced]);
-    assert_eq!(scene.broadcast(&gate, vec![tx(0, 2, 22)]), [Verdict::Accepted]);
-    assert_eq!(scene.broadcast(&gate, vec![tx(1, 3, 0)]), [Verdict::Underpriced]);
-    assert_eq!(scene.broadcast(&gate, vec![tx(99, 3, 20)]), [Verdict::Wait]);
-    let sent = scene.history.since(0).iter().filter(|(_, moment)| matches!(moment, Moment::Sent { .. })).count();
+    assert_eq!(fixture.broadcast(&client, vec![tx(0, 1, 20)]), [Verdict::Accepted]);
+    assert_eq!(fixture.broadcast(&client, vec![tx(0, 1, 20)]), [Verdict::AlreadyKnown]);
+    assert_eq!(fixture.broadcast(&client, vec![tx(0, 2, 21)]), [Verdict::ReplacementUnderpriced]);
+    assert_eq!(fixture.broadcast(&client, vec![tx(0, 2, 22)]), [Verdict::Accepted]);
+    assert_eq!(fixture.broadcast(&client, vec![tx(1, 3, 0)]), [Verdict::Underpriced]);
+    assert_eq!(fixture.broadcast(&client, vec![tx(99, 3, 20)]), [Verdict::Wait]);
+    let sent = fixture.history.since(0).iter().filter(|(_, moment)| matches!(moment, Moment::Sent { .. })).count();
     assert_eq!(sent, 6);
 
-    scene.world.run(&scene.faults.clone());
-    scene.secs(30);
-    assert_eq!(scene.world.count(&lane), 1);
-    assert!(scene.world.waiting(&lane).is_empty());
-    let mined: Vec<_> = scene.replay().blocks.iter().flat_map(|block| block.txs.clone()).collect();
+    fixture.world.run(&fixture.faults.clone());
+    fixture.secs(30);
+    assert_eq!(fixture.world.count(&lane), 1);
+    assert!(fixture.world.waiting(&lane).is_empty());
+    let mined: Vec<_> = fixture.replay().blocks.iter().flat_map(|block| block.txs.clone()).collect();
     assert_eq!(mined.iter().map(crate::history::ChainTx::hash).collect::<Vec<_>>(), [tx(0, 2, 22).hash]);
-    assert_eq!(scene.broadcast(&gate, vec![tx(0, 4, 50)]), [Verdict::NonceTooLow]);
-    assert_eq!(scene.world.known_raw(tx(0, 4, 50).hash), Some(tx(0, 4, 50)));
+    assert_eq!(fixture.broadcast(&client, vec![tx(0, 4, 50)]), [Verdict::NonceTooLow]);
+    assert_eq!(fixture.world.known_raw(tx(0, 4, 50).hash), Some(tx(0, 4, 50)));
 }
 
 #[test]
 fn each_endpoint_that_was_reached_is_heard_by_its_name() {
-    let mut scene = scene(1, &[], |plan| plan.endpoints = 3);
-    let gate = scene.gate("a");
+    let mut fixture = fixture(1, &[], |plan| plan.endpoints = 3);
+    let client = fixture.client("a");
     let until = Duration::from_secs(60);
-    scene.world.enter(|state, _| state.endpoints[1].put(Stand::Down { gateway: false, until }));
-    scene.world.enter(|state, _| state.endpoints[2].put(Stand::Down { gateway: true, until }));
-    let (sends, tx) = (Arc::clone(&gate), signed(&scene.lanes[0], 0, 1, 20));
-    let answer = scene.wait(async move { sends.broadcast(&[tx]).await.remove(0) });
+    fixture.world.enter(|state, _| state.endpoints[1].put(EndpointCondition::Down { gateway: false, until }));
+    fixture.world.enter(|state, _| state.endpoints[2].put(EndpointCondition::Down { gateway: true, until }));
+    let (sends, tx) = (Arc::clone(&client), signed(&fixture.lanes[0], 0, 1, 20));
+    let answer = fixture.wait(async move { sends.broadcast(&[tx]).await.remove(0) });
     let said =
         |heard: &gapless_domain::EndpointAnswer| (heard.endpoint.to_string(), heard.outcome, heard.text.to_string());
     let gateway = "503 Service Temporarily Unavailable".to_owned();
@@ -213,106 +213,106 @@ fn each_endpoint_that_was_reached_is_heard_by_its_name() {
         ("endpoint-2".to_owned(), SendOutcome::Unavailable, gateway),
     ];
     assert_eq!(answer.heard.iter().map(said).collect::<Vec<_>>(), expected);
-    let names: Vec<String> = gate.endpoints().into_iter().map(|status| status.name).collect();
+    let names: Vec<String> = client.endpoints().into_iter().map(|status| status.name).collect();
     assert!(answer.heard.iter().all(|heard| names.contains(&heard.endpoint.to_string())));
 }
 
 #[test]
 fn pools_show_what_is_there_what_is_gone_and_what_was_replaced() {
     use MempoolSignal::{InMempool, LikelyDropped, LikelyReplaced, Unknown};
-    let mut scene = scene(1, &[], |plan| plan.endpoints = 2);
-    let gate = scene.gate("a");
-    let lane = scene.lanes[0].clone();
+    let mut fixture = fixture(1, &[], |plan| plan.endpoints = 2);
+    let client = fixture.client("a");
+    let lane = fixture.lanes[0].clone();
     let (first, better) = (signed(&lane, 0, 1, 20), signed(&lane, 0, 2, 30));
     let about = |nonce, hashes: &[B256]| DiagnoseRequest { nonce: Nonce::new(nonce).unwrap(), hashes: hashes.to_vec() };
     let asked = vec![about(0, &[first.hash]), about(0, &[better.hash, first.hash]), about(1, &[B256::ZERO])];
 
-    assert_eq!(scene.diagnose(&gate, asked.clone()), [LikelyDropped; 3]);
-    scene.broadcast(&gate, vec![first]);
-    assert_eq!(scene.diagnose(&gate, asked.clone()), [InMempool, InMempool, LikelyDropped]);
-    scene.world.enter(|state, _| state.endpoints[0].pool.clear());
-    assert_eq!(scene.diagnose(&gate, asked.clone()), [InMempool, InMempool, LikelyDropped], "the other one has it");
-    scene.broadcast(&gate, vec![better]);
-    assert_eq!(scene.diagnose(&gate, asked.clone()), [LikelyReplaced, InMempool, LikelyDropped]);
-    let until = scene.stage.now() + Duration::from_secs(2);
-    scene.world.enter(|state, _| state.endpoints[1].put(Stand::Down { gateway: false, until }));
-    assert_eq!(scene.diagnose(&gate, asked.clone()), [Unknown, InMempool, Unknown], "the silent one may have it");
+    assert_eq!(fixture.diagnose(&client, asked.clone()), [LikelyDropped; 3]);
+    fixture.broadcast(&client, vec![first]);
+    assert_eq!(fixture.diagnose(&client, asked.clone()), [InMempool, InMempool, LikelyDropped]);
+    fixture.world.enter(|state, _| state.endpoints[0].pool.clear());
+    assert_eq!(fixture.diagnose(&client, asked.clone()), [InMempool, InMempool, LikelyDropped], "the other one has it");
+    fixture.broadcast(&client, vec![better]);
+    assert_eq!(fixture.diagnose(&client, asked.clone()), [LikelyReplaced, InMempool, LikelyDropped]);
+    let until = fixture.stage.now() + Duration::from_secs(2);
+    fixture.world.enter(|state, _| state.endpoints[1].put(EndpointCondition::Down { gateway: false, until }));
+    assert_eq!(fixture.diagnose(&client, asked.clone()), [Unknown, InMempool, Unknown], "the silent one may have it");
 
-    scene.world.run(&scene.faults.clone());
-    scene.secs(60);
-    assert_eq!(scene.world.count(&lane), 1);
-    assert_eq!(scene.diagnose(&gate, asked), [LikelyReplaced, InMempool, LikelyDropped], "mined is known too");
+    fixture.world.run(&fixture.faults.clone());
+    fixture.secs(60);
+    assert_eq!(fixture.world.count(&lane), 1);
+    assert_eq!(fixture.diagnose(&client, asked), [LikelyReplaced, InMempool, LikelyDropped], "mined is known too");
     let stranger = "eip155:31337:0x00000000000000000000000000000000000000ff".parse().unwrap();
-    let asks = Arc::clone(&gate);
-    let of_nobody = scene.wait(async move { asks.diagnose(&stranger, &[about(0, &[])]).await });
+    let asks = Arc::clone(&client);
+    let of_nobody = fixture.wait(async move { asks.diagnose(&stranger, &[about(0, &[])]).await });
     assert_eq!(of_nobody, [Unknown]);
 }
 
 #[test]
-fn a_look_into_pools_that_is_lost_on_the_way_shows_nothing() {
-    let mut scene = scene(1, &[(Fault::RpcTimeoutBefore, 1000)], |plan| plan.endpoints = 1);
-    let gate = scene.gate("a");
+fn diagnose_with_lost_request_is_unknown() {
+    let mut fixture = fixture(1, &[(Fault::RpcTimeoutBefore, 1000)], |plan| plan.endpoints = 1);
+    let client = fixture.client("a");
     let asked = vec![DiagnoseRequest { nonce: Nonce::ZERO, hashes: vec![B256::ZERO] }];
-    assert_eq!(scene.diagnose(&gate, asked), [MempoolSignal::Unknown]);
+    assert_eq!(fixture.diagnose(&client, asked), [MempoolSignal::Unknown]);
 }
 
-/// What a reorg takes away is mined again, mostly, and the counts are those of the branch that stands.
+/// Most orphaned transactions are mined again, and the counts are those of the canonical branch.
 #[test]
-fn a_reorg_gives_transactions_back_and_counts_are_right() {
+fn reorg_pools_orphaned_transactions_again() {
     let mut mined_again = 0;
     for seed in 0..30 {
-        let mut scene = scene(seed, &[(Fault::Reorg, 300)], |plan| {
+        let mut fixture = fixture(seed, &[(Fault::Reorg, 300)], |plan| {
             plan.confirmations = 4;
             plan.block_time = Duration::from_secs(1);
         });
-        scene.world.run(&scene.faults.clone());
-        let lanes = scene.lanes.clone();
+        fixture.world.run(&fixture.faults.clone());
+        let lanes = fixture.lanes.clone();
         for nonce in 0..20 {
             for (lane, first) in lanes.iter().zip([100, 200]) {
-                scene.world.submit_outside(&signed(lane, nonce, first + nonce, 20).raw);
+                fixture.world.submit_outside(&signed(lane, nonce, first + nonce, 20).raw);
             }
-            scene.secs(2);
-            let replay = scene.replay();
+            fixture.secs(2);
+            let replay = fixture.replay();
             let now_final = replay.final_number.unwrap_or(0);
             for lane in &lanes {
-                assert_eq!(scene.world.count(lane), replay.count(lane, u64::MAX));
-                assert_eq!(scene.world.final_count(lane), replay.count(lane, now_final));
+                assert_eq!(fixture.world.count(lane), replay.count(lane, u64::MAX));
+                assert_eq!(fixture.world.final_count(lane), replay.count(lane, now_final));
             }
-            assert_eq!(Some(scene.world.head()), replay.blocks.last().map(|head| head.block));
+            assert_eq!(Some(fixture.world.head()), replay.blocks.last().map(|head| head.block));
         }
-        let replay = scene.replay();
+        let replay = fixture.replay();
         assert_eq!(replay.finals_orphaned, 0, "a reorg never takes a final block");
         assert!(replay.struck.get(&Fault::Reorg).is_some_and(|struck| *struck > 0 && replay.orphaned > 0));
-        mined_again += lanes.iter().map(|lane| scene.world.count(lane)).sum::<u64>();
+        mined_again += lanes.iter().map(|lane| fixture.world.count(lane)).sum::<u64>();
     }
     assert!(mined_again > 600, "{mined_again} of 1200");
 }
 
 #[test]
-fn a_deep_reorg_takes_final_blocks() {
-    let mut scene = scene(5, &[(Fault::DeepReorg, 500)], |_| {});
-    scene.world.run(&scene.faults.clone());
-    scene.secs(120);
-    let replay = scene.replay();
+fn deep_reorg_orphans_final_blocks() {
+    let mut fixture = fixture(5, &[(Fault::DeepReorg, 500)], |_| {});
+    fixture.world.run(&fixture.faults.clone());
+    fixture.secs(120);
+    let replay = fixture.replay();
     assert_eq!(replay.struck[&Fault::DeepReorg], 2);
     assert!(replay.finals_orphaned > 0);
 }
 
 #[test]
 fn another_genesis_has_nothing_of_the_old_one() {
-    let mut scene = scene(6, &[(Fault::ChainReset, 100)], |_| {});
-    let lane = scene.lanes[0].clone();
-    scene.world.submit_outside(&signed(&lane, 0, 1, 20).raw);
-    scene.world.run(&scene.faults.clone());
-    scene.secs(200);
-    let replay = scene.replay();
+    let mut fixture = fixture(6, &[(Fault::ChainReset, 100)], |_| {});
+    let lane = fixture.lanes[0].clone();
+    fixture.world.submit_outside(&signed(&lane, 0, 1, 20).raw);
+    fixture.world.run(&fixture.faults.clone());
+    fixture.secs(200);
+    let replay = fixture.replay();
     assert_eq!(replay.struck[&Fault::ChainReset], 1);
-    assert_eq!(scene.world.count(&lane), 0);
-    assert!(scene.world.submit_outside(&signed(&lane, 0, 1, 20).raw), "the same bytes are good again");
+    assert_eq!(fixture.world.count(&lane), 0);
+    assert!(fixture.world.submit_outside(&signed(&lane, 0, 1, 20).raw), "the same bytes are good again");
 }
 
-/// Everything that a world can do at once, with processes that send and read. Twice the same seed is twice the same history, and what
-/// any process was shown as final was never taken back.
+/// Runs all faults of a world at once, with processes that send and read. Two runs of a seed have equal histories, and
+/// no block that a process saw as final was orphaned.
 #[test]
 fn one_seed_is_one_history() {
     let run = |seed: u64| {
@@ -321,45 +321,45 @@ fn one_seed_is_one_history() {
             .filter(|fault| !matches!(fault, Fault::DeepReorg | Fault::ChainReset))
             .map(|fault| (*fault, 60))
             .collect();
-        let mut scene = scene(seed, &odds, |plan| plan.endpoints = 3);
-        scene.world.run(&scene.faults.clone());
+        let mut fixture = fixture(seed, &odds, |plan| plan.endpoints = 3);
+        fixture.world.run(&fixture.faults.clone());
         let seen = Arc::new(Mutex::new(Vec::new()));
         for name in ["a", "b"] {
-            let (gate, lanes) = (scene.gate(name), scene.lanes.clone());
-            let (seen, stage, confirmations) = (Arc::clone(&seen), scene.stage.clone(), scene.plan.confirmations);
-            scene.stage.spawn(Home::Process(1), async move {
+            let (client, lanes) = (fixture.client(name), fixture.lanes.clone());
+            let (seen, stage, confirmations) = (Arc::clone(&seen), fixture.stage.clone(), fixture.plan.confirmations);
+            fixture.stage.spawn(TaskOwner::Process(1), async move {
                 let mut next = vec![0; lanes.len()];
                 for round in 0..60 {
                     let each = |(lane, next): (&SubmitterId, &u64)| {
                         [0, 1].map(|more| signed(lane, next + more, 100 * round + next, 30))
                     };
                     let txs: Vec<SignedTx> = lanes.iter().zip(&next).flat_map(each).collect();
-                    gate.broadcast(&txs).await;
-                    if let Ok(head) = gate.head().await
+                    client.broadcast(&txs).await;
+                    if let Ok(head) = client.head().await
                         && let Some(number) = (head.block.number + 1).checked_sub(u64::from(confirmations))
-                        && let Ok(headers) = gate.headers(number..=head.block.number).await
+                        && let Ok(headers) = client.headers(number..=head.block.number).await
                         && let [Some(first), .., Some(last)] = headers.as_slice()
                         && last.block == head.block
                     {
                         lock(&seen).push(first.block);
                     }
                     let hashes: Vec<B256> = txs.iter().map(|tx| tx.hash).collect();
-                    let _ = gate.receipts(&hashes).await;
-                    if let Ok(views) = gate.accounts(&lanes, None).await {
+                    let _ = client.receipts(&hashes).await;
+                    if let Ok(views) = client.accounts(&lanes, None).await {
                         next = views.iter().map(|view| view.latest.get()).collect();
                     }
                     tokio::select! {
                         biased;
-                        () = gate.head_changed() => {}
+                        () = client.head_changed() => {}
                         () = stage.sleep(Duration::from_secs(3)) => {}
                     }
                 }
             });
         }
-        scene.secs(150);
-        scene.faults.calm_down();
-        scene.secs(30);
-        let replay = scene.replay();
+        fixture.secs(150);
+        fixture.faults.calm_down();
+        fixture.secs(30);
+        let replay = fixture.replay();
         assert_eq!(replay.finals_orphaned, 0);
         for block in lock(&seen).iter() {
             assert_eq!(replay.blocks[block.number as usize].block, *block, "shown as final, and never was");
@@ -367,7 +367,7 @@ fn one_seed_is_one_history() {
         let shown = lock(&seen).len();
         let mined: usize = replay.blocks.iter().map(|block| block.txs.len()).sum();
         let strangers = replay.blocks.iter().flat_map(|block| &block.txs).filter(|tx| tx.by_stranger).count();
-        (format!("{:?}", scene.history.since(0)), shown, mined, strangers, replay.struck)
+        (format!("{:?}", fixture.history.since(0)), shown, mined, strangers, replay.struck)
     };
     let mut strangers = 0;
     let mut struck = BTreeMap::<Fault, u64>::new();
@@ -386,28 +386,27 @@ fn one_seed_is_one_history() {
     assert_eq!(missing, [&Fault::DeepReorg, &Fault::ChainReset]);
 }
 
-/// When nothing goes wrong any more, whatever is sent is mined.
 #[test]
 fn after_the_storm_everything_is_mined() {
     for seed in 0..10 {
         let odds: Vec<(Fault, u32)> = Fault::ALL.iter().map(|fault| (*fault, 100)).collect();
-        let mut scene = scene(seed, &odds, |_| {});
-        scene.world.run(&scene.faults.clone());
-        scene.secs(100);
-        scene.faults.calm_down();
-        scene.secs(10);
-        let gate = scene.gate("a");
-        let lane = scene.lanes[0].clone();
+        let mut fixture = fixture(seed, &odds, |_| {});
+        fixture.world.run(&fixture.faults.clone());
+        fixture.secs(100);
+        fixture.faults.calm_down();
+        fixture.secs(10);
+        let client = fixture.client("a");
+        let lane = fixture.lanes[0].clone();
         for _ in 0..8 {
-            let next = scene.world.count(&lane);
+            let next = fixture.world.count(&lane);
             if next >= 12 {
                 break;
             }
             let txs = (next..next + 8).map(|nonce| signed(&lane, nonce, 1000 + nonce, 500)).collect();
-            scene.broadcast(&gate, txs);
-            scene.secs(30);
+            fixture.broadcast(&client, txs);
+            fixture.secs(30);
         }
-        assert!(scene.world.count(&lane) >= 12, "seed {seed}: {}", scene.world.count(&lane));
-        assert!(scene.world.balance(&lane).get() > gapless_domain::U256::from(1_000_000_000_u64));
+        assert!(fixture.world.count(&lane) >= 12, "seed {seed}: {}", fixture.world.count(&lane));
+        assert!(fixture.world.balance(&lane).get() > gapless_domain::U256::from(1_000_000_000_u64));
     }
 }

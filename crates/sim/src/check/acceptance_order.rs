@@ -10,7 +10,7 @@ use gapless_domain::{SlotKind, SubmitterId, TxId};
 
 use crate::history::Moment;
 
-use super::{Broken, Check, Picture};
+use super::{Check, CheckFailure, WorldView};
 
 #[derive(Debug, Default)]
 pub(super) struct AcceptanceOrder {
@@ -24,23 +24,23 @@ impl Check for AcceptanceOrder {
         "N11"
     }
 
-    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+    fn see(&mut self, moment: &Moment, view: &WorldView) -> Result<(), CheckFailure> {
         if let Moment::Accepted { id, .. } = moment {
             let next = self.accepted.len();
             self.accepted.entry(*id).or_insert(next);
         }
-        let (Moment::Committed { commit, .. }, 0) = (moment, picture.losses) else { return Ok(()) };
+        let (Moment::Committed { commit, .. }, 0) = (moment, view.losses) else { return Ok(()) };
         let lane = commit.lease().submitter();
         for slot in commit.slots() {
             let SlotKind::Intent(id) = slot.kind else { continue };
-            let given = picture.ledger.lane(lane).and_then(|book| book.given.get(&id));
+            let given = view.ledger.lane(lane).and_then(|book| book.given.get(&id));
             let is_first = given.is_some_and(|given| given.len() == 1);
-            let is_replaced = picture.ledger.intents.get(&id).is_some_and(|entry| !entry.replacements.is_empty());
+            let is_replaced = view.ledger.intents.get(&id).is_some_and(|entry| !entry.replacements.is_empty());
             let is_ordered = is_first && !is_replaced;
             let Some(at) = self.accepted.get(&id).copied().filter(|_| is_ordered) else { continue };
             if let Some((_, other)) = self.latest.get(lane).filter(|(latest, _)| *latest > at) {
                 let what = format!("{id} gets nonce {} behind {other}, which was accepted later", slot.nonce);
-                return Err(Broken::of(lane, what));
+                return Err(CheckFailure::of(lane, what));
             }
             self.latest.insert(lane.clone(), (at, id));
         }

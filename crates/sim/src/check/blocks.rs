@@ -1,4 +1,4 @@
-//! The chain as its blocks made it: what is canonical, what is final, and what ever was.
+//! The chain rebuilt from its blocks: the canonical and the final ones, and all that were ever mined.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,42 +10,42 @@ use super::end_state::Scan;
 
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
-    /// All that were ever mined, also those that were orphaned.
+    /// All blocks that were ever mined, orphaned ones too.
     all: BTreeMap<B256, ChainBlock>,
     canonical: BTreeMap<u64, B256>,
-    txs: BTreeMap<B256, TxPlace>,
-    accounts: BTreeMap<SubmitterId, Account>,
-    /// Which canonical transactions carry an effect.
+    txs: BTreeMap<B256, TxLocation>,
+    accounts: BTreeMap<SubmitterId, AccountUse>,
+    /// For each effect: the canonical transactions that carry it.
     effects: BTreeMap<u64, BTreeSet<B256>>,
     final_number: Option<u64>,
-    /// How often another chain took its place.
+    /// The number of times that a chain with another genesis took over.
     pub resets: u32,
-    /// Whose transactions were in final blocks that were orphaned.
-    pub deeply_hurt: BTreeSet<SubmitterId>,
+    /// Lanes with transactions in final blocks that were orphaned.
+    pub lanes_with_orphaned_finals: BTreeSet<SubmitterId>,
 }
 
-/// Where a transaction is and was.
+/// The blocks of a transaction, now and before.
 #[derive(Clone, Debug)]
-pub struct TxPlace {
+pub struct TxLocation {
     pub tx: ChainTx,
     pub canonical: Option<BlockRef>,
-    /// The blocks that it was in when they became final. Without a reorg below what is final there is one at the most.
+    /// The blocks of the transaction that became final. Without a deep reorg there is at most one.
     pub was_final: Vec<BlockRef>,
 }
 
-/// What the chain knows of one account.
+/// The nonces of one account that the chain has used.
 #[derive(Clone, Debug, Default)]
-pub struct Account {
+pub struct AccountUse {
     /// Nonces that canonical transactions have used.
     pub used: BTreeMap<u64, B256>,
-    /// The same over all that was ever mined.
+    /// Nonces that any mined transaction has used, orphaned ones too.
     pub ever_used: BTreeSet<u64>,
-    /// By what a nonce was used, finally, at any time.
+    /// For each nonce: the transactions that used it in a final block, at any time.
     pub ever_final: BTreeMap<u64, BTreeSet<B256>>,
 }
 
 impl Blocks {
-    pub fn tx(&self, hash: &B256) -> Option<&TxPlace> {
+    pub fn tx(&self, hash: &B256) -> Option<&TxLocation> {
         self.txs.get(hash)
     }
 
@@ -53,7 +53,7 @@ impl Blocks {
         self.all.get(hash)
     }
 
-    pub fn account(&self, lane: &SubmitterId) -> Option<&Account> {
+    pub fn account(&self, lane: &SubmitterId) -> Option<&AccountUse> {
         self.accounts.get(lane)
     }
 
@@ -74,22 +74,22 @@ impl Blocks {
         self.canonical.get(&block.number) == Some(&block.hash)
     }
 
-    /// Is it used by a canonical transaction?
+    /// True if a canonical transaction has used the nonce.
     pub fn is_used(&self, lane: &SubmitterId, nonce: u64) -> bool {
         self.account(lane).is_some_and(|account| account.used.contains_key(&nonce))
     }
 
-    /// Was it ever, in any block?
+    /// True if any block that was ever mined has used the nonce.
     pub fn was_used(&self, lane: &SubmitterId, nonce: u64) -> bool {
         self.account(lane).is_some_and(|account| account.ever_used.contains(&nonce))
     }
 
-    /// By what it was ever used, finally.
+    /// The transactions that used the nonce in a final block, at any time.
     pub fn final_uses(&self, lane: &SubmitterId, nonce: u64) -> impl Iterator<Item = &B256> {
         self.account(lane).and_then(|account| account.ever_final.get(&nonce)).into_iter().flatten()
     }
 
-    /// What is canonical now, as plain data.
+    /// The canonical chain as plain data.
     pub fn scan(&self) -> Scan {
         let canonical = self.canonical.values().filter_map(|hash| self.all.get(hash)).cloned().collect();
         Scan { canonical, final_number: self.final_number.unwrap_or(0) }
@@ -106,23 +106,23 @@ impl Blocks {
             if let Some(effect) = tx.effect() {
                 self.effects.entry(effect).or_default().insert(hash);
             }
-            let place = TxPlace { tx: tx.clone(), canonical: None, was_final: Vec::new() };
-            let place = self.txs.entry(hash).or_insert(place);
-            // The same bytes may do something else in another block.
-            place.tx = tx.clone();
-            place.canonical = Some(block.block);
+            let location = TxLocation { tx: tx.clone(), canonical: None, was_final: Vec::new() };
+            let location = self.txs.entry(hash).or_insert(location);
+            // Equal bytes may succeed in one block and revert in another.
+            location.tx = tx.clone();
+            location.canonical = Some(block.block);
         }
     }
 
-    /// Somebody may have seen these nonces used, though they are not.
-    pub(super) fn mine_aside(&mut self, block: &ChainBlock) {
+    /// Records the nonces of a private block: a node may have seen them as used.
+    pub(super) fn mine_private(&mut self, block: &ChainBlock) {
         for tx in &block.txs {
             let plan = &tx.read.plan;
             self.accounts.entry(plan.submitter.clone()).or_default().ever_used.insert(plan.nonce.get());
         }
     }
 
-    /// Gives the block if it had been final.
+    /// Returns the block if it was final.
     pub(super) fn orphan(&mut self, block: BlockRef) -> Option<ChainBlock> {
         if !self.is_canonical(block) {
             return None;
@@ -137,11 +137,11 @@ impl Blocks {
             return None;
         }
         self.final_number = number.checked_sub(1);
-        self.deeply_hurt.extend(block.txs.iter().map(|tx| tx.read.plan.submitter.clone()));
+        self.lanes_with_orphaned_finals.extend(block.txs.iter().map(|tx| tx.read.plan.submitter.clone()));
         Some(block)
     }
 
-    /// Gives the transactions that became final.
+    /// Returns the transactions that became final.
     pub(super) fn finalize(&mut self, upto: BlockRef) -> Vec<B256> {
         let mut newly = Vec::new();
         let first = self.final_number.map_or(0, |last| last.saturating_add(1));
@@ -152,8 +152,8 @@ impl Blocks {
                 let account = self.accounts.entry(plan.submitter.clone()).or_default();
                 account.ever_final.entry(plan.nonce.get()).or_default().insert(tx.hash());
                 newly.push(tx.hash());
-                if let Some(place) = self.txs.get_mut(&tx.hash()) {
-                    place.was_final.push(block.block);
+                if let Some(location) = self.txs.get_mut(&tx.hash()) {
+                    location.was_final.push(block.block);
                 }
             }
         }
@@ -179,8 +179,8 @@ impl Blocks {
         if let Some(carriers) = tx.effect().and_then(|effect| self.effects.get_mut(&effect)) {
             carriers.remove(&hash);
         }
-        if let Some(place) = self.txs.get_mut(&hash) {
-            place.canonical = None;
+        if let Some(location) = self.txs.get_mut(&hash) {
+            location.canonical = None;
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The end of a run as plain data, and what must hold of it: what the store has, compared with what the chain has.
+//! The end of a run as plain data, and the rules that it must obey: compares the store with the chain.
 //!
-//! The simulator fills it, and so does whoever runs real processes; both are judged by the same words.
+//! The simulator and the chaos tests on real processes fill the same data and are checked by the same rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,30 +12,30 @@ use gapless_store::{Store, StoreError, TxFilter};
 
 use crate::history::{ChainBlock, ChainTx};
 
-use super::Broken;
+use super::CheckFailure;
 use super::ledger::settled;
 
-/// Rows or events that are read at once.
+/// The number of rows or events that are read at once.
 const PAGE: u32 = 500;
 
-/// What the store has.
+/// The contents of the store.
 #[derive(Clone, Debug, Default)]
 pub struct EndState {
     pub txs: Vec<EndTx>,
-    /// What callers were told is accepted, and no told loss of commits has taken.
+    /// The requests that were acknowledged to callers, without the intents that a reported loss of commits has removed.
     pub acknowledged: Vec<(SubmitterId, RequestId, TxId)>,
-    /// The whole stream; empty if it is not known.
+    /// The whole event stream; empty if it is unknown.
     pub events: Vec<Event>,
-    /// Their cursors; empty if they are not known.
+    /// The cursors of the lanes; empty if they are unknown.
     pub lanes: Vec<(SubmitterId, Option<Cursor>)>,
-    /// Lanes whose ledger cannot be held against this chain: it is another one, or took back what was final. What they wrote is still
-    /// looked at, but not compared with blocks.
+    /// Lanes whose ledger cannot be compared with this chain: it has another genesis, or it orphaned final blocks.
+    /// Rules that need no blocks still apply to them.
     pub excused: Vec<SubmitterId>,
     /// The first events of lanes may be deleted by now.
     pub without_old_lane_events: bool,
 }
 
-/// An intent with all that hangs on it.
+/// An intent with its attempts and events.
 #[derive(Clone, Debug)]
 pub struct EndTx {
     pub tx: IntentRecord,
@@ -45,15 +45,15 @@ pub struct EndTx {
     pub moved_out: bool,
 }
 
-/// What the chain has.
+/// The contents of the chain.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
-    /// In order.
+    /// The canonical blocks, in order.
     pub canonical: Vec<ChainBlock>,
     pub final_number: u64,
 }
 
-/// Reads it all, page by page.
+/// Reads the whole store, page by page.
 pub async fn read_end_state(
     store: &dyn Store,
     lanes: &[SubmitterId],
@@ -79,7 +79,7 @@ pub async fn read_end_state(
     for tx in rows {
         let moved_out = !listed.contains(&tx.id);
         let attempts = store.attempts(tx.id).await?;
-        // One more than there should be, to see if there is one.
+        // One event more than expected is read, to find a surplus one.
         let events = store.events_of(tx.id, tx.version.saturating_add(1)).await?;
         txs.push(EndTx { tx, attempts, events, moved_out });
     }
@@ -98,9 +98,9 @@ pub async fn read_end_state(
     Ok(EndState { txs, acknowledged, events, lanes, excused, without_old_lane_events: false })
 }
 
-/// Every promise that the end shows broken, by its name.
-pub fn check_end_state(end: &EndState, scan: &Scan) -> Vec<(&'static str, Broken)> {
-    let chain = Chain::of(scan);
+/// All violations that the end state shows, each with the name of its promise.
+pub fn check_end_state(end: &EndState, scan: &Scan) -> Vec<(&'static str, CheckFailure)> {
+    let chain = ChainIndex::of(scan);
     let mut found = Vec::new();
     exactly_once(end, &chain, &mut Findings("P1", &mut found));
     no_gap(end, &chain, &mut Findings("P2", &mut found));
@@ -112,33 +112,37 @@ pub fn check_end_state(end: &EndState, scan: &Scan) -> Vec<(&'static str, Broken
     found
 }
 
-struct Findings<'a>(&'static str, &'a mut Vec<(&'static str, Broken)>);
+struct Findings<'a>(&'static str, &'a mut Vec<(&'static str, CheckFailure)>);
 
 impl Findings<'_> {
     fn add(&mut self, lane: &SubmitterId, what: String) {
-        self.1.push((self.0, Broken::of(lane, what)));
+        self.1.push((self.0, CheckFailure::of(lane, what)));
     }
 }
 
-/// The canonical chain, to be looked up.
-struct Chain<'a> {
+/// The canonical chain, indexed.
+struct ChainIndex<'a> {
     txs: BTreeMap<B256, (BlockRef, &'a ChainTx)>,
-    /// Of our own transactions: what they do, in order.
+    /// The calldata of our own transactions, in order.
     effects: Vec<(&'a SubmitterId, &'a Bytes, B256)>,
     used: BTreeSet<(&'a SubmitterId, u64)>,
     final_number: u64,
 }
 
-impl<'a> Chain<'a> {
+impl<'a> ChainIndex<'a> {
     fn of(scan: &'a Scan) -> Self {
-        let mut chain =
-            Chain { txs: BTreeMap::new(), effects: Vec::new(), used: BTreeSet::new(), final_number: scan.final_number };
+        let mut chain = ChainIndex {
+            txs: BTreeMap::new(),
+            effects: Vec::new(),
+            used: BTreeSet::new(),
+            final_number: scan.final_number,
+        };
         for block in &scan.canonical {
             for tx in &block.txs {
                 let plan = &tx.read.plan;
                 chain.txs.insert(tx.hash(), (block.block, tx));
                 chain.used.insert((&plan.submitter, plan.nonce.get()));
-                // What carries nothing is a filler or a cancel.
+                // A transaction without calldata is a filler or a cancel.
                 if !tx.by_stranger && !plan.call.data.is_empty() {
                     chain.effects.push((&plan.submitter, &plan.call.data, tx.hash()));
                 }
@@ -148,8 +152,8 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// No two requests of a run carry the same data, so that what is on the chain tells whose it is.
-fn exactly_once(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
+/// No two requests of a run have the same calldata, so calldata on the chain identifies its request.
+fn exactly_once(end: &EndState, chain: &ChainIndex<'_>, found: &mut Findings<'_>) {
     let mut effects = BTreeMap::new();
     for (lane, data, hash) in &chain.effects {
         if let Some(other) = effects.insert((*lane, *data), *hash) {
@@ -178,8 +182,8 @@ fn exactly_once(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
     }
 }
 
-/// A chain uses nonces in order, so if each bound one is used there is no gap.
-fn no_gap(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
+/// A chain uses nonces in order, so if each bound nonce is used there is no gap.
+fn no_gap(end: &EndState, chain: &ChainIndex<'_>, found: &mut Findings<'_>) {
     let mut holders = BTreeMap::new();
     for EndTx { tx, attempts, .. } in &end.txs {
         let lane = tx.intent.submitter();
@@ -215,7 +219,7 @@ fn durable(end: &EndState, found: &mut Findings<'_>) {
     }
 }
 
-/// The state of each intent is what its events say, and no event is missing.
+/// The state of each intent equals the state that its events give, and no event is missing.
 fn events_of_each(end: &EndState, found: &mut Findings<'_>) {
     // Of an intent that was moved out, all events are there or none.
     for EndTx { tx, events, .. } in end.txs.iter().filter(|end| !end.moved_out || !end.events.is_empty()) {
@@ -258,7 +262,7 @@ fn rebuild<'a>(tx: &IntentRecord, events: impl Iterator<Item = &'a Event>) -> Re
     Ok(())
 }
 
-/// Whoever reads the stream alone knows every intent and every lane.
+/// The event stream alone gives the state of every intent and every lane.
 fn event_stream(end: &EndState, found: &mut Findings<'_>) {
     if end.events.is_empty() {
         return;
@@ -271,18 +275,18 @@ fn event_stream(end: &EndState, found: &mut Findings<'_>) {
         }
     }
     let mut by_intent: BTreeMap<TxId, Vec<&Event>> = BTreeMap::new();
-    let mut by_lane: BTreeMap<&SubmitterId, LaneStory> = BTreeMap::new();
+    let mut by_lane: BTreeMap<&SubmitterId, LaneFromEvents> = BTreeMap::new();
     for event in &end.events {
         match &event.body {
             EventBody::Tx { tx_id, .. } => by_intent.entry(*tx_id).or_default().push(event),
             EventBody::Lane { seq, kind, .. } => {
-                let story = by_lane.entry(&event.submitter).or_default();
-                let is_first = end.without_old_lane_events && story.seq == 0;
-                story.is_cut |= is_first && *seq > 1;
-                if *seq != story.seq + 1 && !is_first {
-                    found.add(&event.submitter, format!("the lane's event {seq} comes after {}", story.seq));
+                let from_events = by_lane.entry(&event.submitter).or_default();
+                let is_first = end.without_old_lane_events && from_events.seq == 0;
+                from_events.is_cut |= is_first && *seq > 1;
+                if *seq != from_events.seq + 1 && !is_first {
+                    found.add(&event.submitter, format!("the lane's event {seq} comes after {}", from_events.seq));
                 }
-                story.take(*seq, *kind);
+                from_events.take(*seq, *kind);
             }
         }
     }
@@ -301,25 +305,25 @@ fn event_stream(end: &EndState, found: &mut Findings<'_>) {
         }
     }
     for (lane, cursor) in &end.lanes {
-        let (story, cursor) = (by_lane.remove(lane).unwrap_or_default(), cursor.as_ref());
-        let row = LaneStory {
+        let (from_events, cursor) = (by_lane.remove(lane).unwrap_or_default(), cursor.as_ref());
+        let row = LaneFromEvents {
             seq: cursor.map_or(0, |cursor| cursor.event_seq),
             protected: cursor.is_some_and(Cursor::is_protected),
             paused: cursor.is_some_and(|cursor| cursor.paused),
             low_balance: cursor.is_some_and(|cursor| cursor.low_balance),
-            is_cut: story.is_cut,
+            is_cut: from_events.is_cut,
         };
-        let is_gone = end.without_old_lane_events && story.seq == 0;
-        let fits = if story.is_cut { story.seq == row.seq } else { story == row || is_gone };
+        let is_gone = end.without_old_lane_events && from_events.seq == 0;
+        let fits = if from_events.is_cut { from_events.seq == row.seq } else { from_events == row || is_gone };
         if !fits {
-            found.add(lane, format!("its events say {story:?}, and its row {row:?}"));
+            found.add(lane, format!("its events record {from_events:?}, and its row {row:?}"));
         }
     }
 }
 
-/// What the events of a lane say of it.
+/// The state of a lane as its events give it.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct LaneStory {
+struct LaneFromEvents {
     seq: u64,
     protected: bool,
     paused: bool,
@@ -328,7 +332,7 @@ struct LaneStory {
     is_cut: bool,
 }
 
-impl LaneStory {
+impl LaneFromEvents {
     fn take(&mut self, seq: u64, kind: LaneEventKind) {
         self.seq = seq;
         match kind {
@@ -347,8 +351,8 @@ impl LaneStory {
     }
 }
 
-/// An end that the chain has decided names one of our hashes, in the block that it says, which is final.
-fn chain_decides(end: &EndState, chain: &Chain<'_>, found: &mut Findings<'_>) {
+/// A terminal state that the chain decided names one of our hashes, in the block that has it, and that block is final.
+fn chain_decides(end: &EndState, chain: &ChainIndex<'_>, found: &mut Findings<'_>) {
     for EndTx { tx, attempts, moved_out, .. } in &end.txs {
         let lane = tx.intent.submitter();
         let Some(settled) = settled(&tx.state) else { continue };
@@ -391,12 +395,12 @@ fn liveness(end: &EndState, found: &mut Findings<'_>) {
     for EndTx { tx, .. } in &end.txs {
         let lane = tx.intent.submitter();
         if !tx.state.name().is_terminal() && !end.excused.contains(lane) {
-            found.add(lane, format!("{} is still {}", tx.id, in_words(&tx.state)));
+            found.add(lane, format!("{} is still {}", tx.id, describe(&tx.state)));
         }
     }
 }
 
-fn in_words(state: &TxState) -> String {
+fn describe(state: &TxState) -> String {
     let sub_state = state.sub_state().map(|name| format!("/{}", name.as_str())).unwrap_or_default();
     let nonce = state.nonce().map(|nonce| format!(" at nonce {nonce}")).unwrap_or_default();
     format!("{}{sub_state}{nonce}", state.name().as_str())

@@ -6,7 +6,7 @@ use gapless_domain::{LaneState, ProtectCode};
 use crate::fault::Fault;
 use crate::history::Moment;
 
-use super::{Broken, Check, Picture};
+use super::{Check, CheckFailure, WorldView};
 
 #[derive(Debug, Default)]
 pub(super) struct FalseAlarms {
@@ -36,19 +36,19 @@ impl Check for FalseAlarms {
         "no false PROTECT"
     }
 
-    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+    fn see(&mut self, moment: &Moment, view: &WorldView) -> Result<(), CheckFailure> {
         match moment {
             Moment::Struck { fault, .. } => {
                 self.has_cause |= CAUSES.contains(fault);
                 self.has_old_branch |= OLD_BRANCHES.contains(fault);
                 self.has_wrong_text |= *fault == Fault::WrongText;
             }
-            Moment::Committed { commit, .. } if !self.has_cause && picture.losses == 0 => {
+            Moment::Committed { commit, .. } if !self.has_cause && view.losses == 0 => {
                 if let Some(LaneState::Protect(protection)) = commit.cursor().map(|change| &change.to().state)
                     && !self.is_excused(protection.code)
                 {
                     let what = format!("PROTECT without a cause: {protection:?}");
-                    return Err(Broken::of(commit.lease().submitter(), what));
+                    return Err(CheckFailure::of(commit.lease().submitter(), what));
                 }
             }
             _ => {}

@@ -1,20 +1,20 @@
-//! N06: who has lost a lane sends nothing more for it.
+//! N06: a process that has lost a lane sends no more transactions for it.
 //!
-//! It would be harmless (P5), and still is a sign of an owner that trusts its lease for too long.
+//! Such a send is harmless (P5), but it shows that an owner trusts its lease for too long.
 
 use crate::fault::Fault;
 use crate::history::Moment;
 
-use super::{Broken, Check, Picture};
+use super::{Check, CheckFailure, WorldView};
 
 #[derive(Debug, Default)]
 pub(super) struct LateSends {
-    /// One of them has struck.
+    /// A fault of `CLOCKS_APART` has struck.
     apart: bool,
 }
 
-/// An owner trusts its lease by its own clock, and the database ends it by another. Where these jump apart, or where a lease itself is
-/// lost, the one cannot know of the other.
+/// Faults after which an owner cannot know that its lease is over: it trusts the lease by its own clock, and the
+/// database ends it by another. The clocks jump apart, or the lease itself is lost.
 const CLOCKS_APART: [Fault; 3] = [Fault::NodeClockJump, Fault::DatabaseClockJump, Fault::Failover];
 
 impl Check for LateSends {
@@ -22,7 +22,7 @@ impl Check for LateSends {
         "N06"
     }
 
-    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+    fn see(&mut self, moment: &Moment, view: &WorldView) -> Result<(), CheckFailure> {
         if let Moment::Struck { fault, .. } = moment {
             self.apart |= CLOCKS_APART.contains(fault);
         }
@@ -30,12 +30,12 @@ impl Check for LateSends {
         if self.apart {
             return Ok(());
         }
-        let Some(lane) = picture.lane_of(&tx.hash) else { return Ok(()) };
-        let newest = picture.ledger.lane(lane).and_then(|book| book.lease.as_ref());
+        let Some(lane) = view.lane_of(&tx.hash) else { return Ok(()) };
+        let newest = view.ledger.lane(lane).and_then(|lane_ledger| lane_ledger.lease.as_ref());
         match newest.filter(|lease| lease.owner() != by) {
             Some(lease) => {
                 let what = format!("{by} sent {}, and {} has the lane", tx.hash, lease.owner());
-                Err(Broken::of(lane, what))
+                Err(CheckFailure::of(lane, what))
             }
             None => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! The ledger once more, as the commits made it.
+//! The ledger rebuilt from the commits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,120 +10,125 @@ use gapless_domain::{
 
 use crate::history::{Moment, effect_of};
 
-/// Every row that matters for a promise.
+/// All rows that matter for a promise.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    pub lanes: BTreeMap<SubmitterId, LaneBook>,
-    pub intents: BTreeMap<TxId, Entry>,
+    pub lanes: BTreeMap<SubmitterId, LaneLedger>,
+    pub intents: BTreeMap<TxId, IntentEntry>,
     pub requests: BTreeMap<(SubmitterId, RequestId), TxId>,
 }
 
 /// The rows of one lane.
 #[derive(Clone, Debug, Default)]
-pub struct LaneBook {
+pub struct LaneLedger {
     pub cursor: Option<Cursor>,
     pub slots: BTreeMap<u64, SlotKind>,
-    pub attempts: BTreeMap<B256, Held>,
-    /// The newest lease, and whether its holder has given it back.
+    pub attempts: BTreeMap<B256, AttemptEntry>,
+    /// The newest lease, and whether its owner has released it.
     pub lease: Option<Lease>,
     pub released: bool,
     pub written_by: Option<FencingToken>,
-    /// Who holds a nonce now.
+    /// For each nonce: the intent that holds it now.
     pub holders: BTreeMap<u64, TxId>,
-    /// All slots that an intent was ever given, the oldest first.
+    /// For each intent: all nonces that it ever got, the oldest first.
     pub given: BTreeMap<TxId, Vec<u64>>,
 }
 
-/// An attempt.
+/// The row of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct AttemptEntry {
     pub nonce: u64,
     pub kind: AttemptKind,
     pub fees: Fees,
     pub raw: Bytes,
 }
 
-/// An intent.
+/// The row of an intent.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct IntentEntry {
     pub intent: Arc<Intent>,
     pub state: TxState,
     pub version: u32,
     /// The number in its calldata.
     pub effect: Option<u64>,
-    /// What took the place of what it asked for first, each with the attempt that is the first to carry it.
+    /// The calldata of each replacement, added with the attempt that carries it first.
     pub replacements: Vec<Bytes>,
 }
 
-/// What the rows were before the newest moment, for those who compare.
+/// The rows before the newest moment, for checks that compare.
 #[derive(Clone, Debug, Default)]
-pub struct Before {
-    /// For each change of the commit, in order: the row before that change. None if there was none.
+pub struct LedgerBefore {
+    /// For each change of the commit, in order: the row before that change. None if there was no row.
     pub rows: Vec<Option<(TxState, u32)>>,
     pub cursor: Option<Cursor>,
     pub last_slot: Option<u64>,
     /// Slots of the commit that were bound already, by this or an earlier commit.
     pub taken: Vec<u64>,
-    /// Nonces that got a second holder: the nonce, who had it, who has it now.
+    /// Nonces that got a second holder: the nonce, the old holder, the new holder.
     pub clashes: Vec<(u64, TxId, TxId)>,
-    /// The newest lease, and whether it was given back.
+    /// The newest lease, and whether it was released.
     pub lease: Option<Lease>,
     pub released: bool,
     pub written_by: Option<FencingToken>,
-    /// Another intent that stood for the same request.
+    /// Another intent with the same request id.
     pub same_request: Option<TxId>,
 }
 
 impl Ledger {
     pub fn new(lanes: &[SubmitterId]) -> Self {
-        let lanes = lanes.iter().map(|lane| (lane.clone(), LaneBook::default())).collect();
+        let lanes = lanes.iter().map(|lane| (lane.clone(), LaneLedger::default())).collect();
         Ledger { lanes, ..Ledger::default() }
     }
 
-    pub fn lane(&self, lane: &SubmitterId) -> Option<&LaneBook> {
+    pub fn lane(&self, lane: &SubmitterId) -> Option<&LaneLedger> {
         self.lanes.get(lane)
     }
 
-    /// Writes what the store wrote, and tells what was there before.
-    pub(super) fn apply(&mut self, moment: &Moment) -> Before {
+    /// Writes the rows that the store wrote. Returns the rows before.
+    pub(super) fn apply(&mut self, moment: &Moment) -> LedgerBefore {
         match moment {
             Moment::Accepted { id, intent } => self.accept(*id, intent),
             Moment::CanceledInQueue { id } => self.cancel(*id),
             Moment::Leased { lease } => self.lane_mut(lease.submitter()).grant(lease),
-            Moment::Released { lease } => self.lane_mut(lease.submitter()).give_back(lease),
+            Moment::Released { lease } => self.lane_mut(lease.submitter()).release(lease),
             Moment::Committed { commit, .. } => self.commit(commit),
-            _ => Before::default(),
+            _ => LedgerBefore::default(),
         }
     }
 
-    fn lane_mut(&mut self, lane: &SubmitterId) -> &mut LaneBook {
+    fn lane_mut(&mut self, lane: &SubmitterId) -> &mut LaneLedger {
         self.lanes.entry(lane.clone()).or_default()
     }
 
-    fn accept(&mut self, id: TxId, intent: &Arc<Intent>) -> Before {
+    fn accept(&mut self, id: TxId, intent: &Arc<Intent>) -> LedgerBefore {
         let effect = match intent.payload() {
             Payload::Evm(call) => effect_of(&call.data),
             Payload::Reservation(_) => None,
         };
         let key = (intent.submitter().clone(), intent.request_id().clone());
         let same_request = self.requests.insert(key, id).filter(|other| *other != id);
-        let entry =
-            Entry { intent: Arc::clone(intent), state: TxState::Queued, version: 1, effect, replacements: Vec::new() };
+        let entry = IntentEntry {
+            intent: Arc::clone(intent),
+            state: TxState::Queued,
+            version: 1,
+            effect,
+            replacements: Vec::new(),
+        };
         self.intents.insert(id, entry);
-        Before { same_request, ..Before::default() }
+        LedgerBefore { same_request, ..LedgerBefore::default() }
     }
 
-    fn cancel(&mut self, id: TxId) -> Before {
+    fn cancel(&mut self, id: TxId) -> LedgerBefore {
         let Some(entry) = self.intents.get_mut(&id) else {
-            return Before { rows: vec![None], ..Before::default() };
+            return LedgerBefore { rows: vec![None], ..LedgerBefore::default() };
         };
         let row = (entry.state.clone(), entry.version);
         entry.state = TxState::Canceled(Cancellation::InQueue(CancelReason::User));
         entry.version += 1;
-        Before { rows: vec![Some(row)], ..Before::default() }
+        LedgerBefore { rows: vec![Some(row)], ..LedgerBefore::default() }
     }
 
-    fn commit(&mut self, commit: &LaneCommit) -> Before {
+    fn commit(&mut self, commit: &LaneCommit) -> LedgerBefore {
         let lane = commit.lease().submitter();
         let mut before = self.lane_mut(lane).write(commit);
         for change in commit.changes() {
@@ -144,15 +149,15 @@ impl Ledger {
     }
 }
 
-impl LaneBook {
-    fn before(&self) -> Before {
-        Before {
+impl LaneLedger {
+    fn before(&self) -> LedgerBefore {
+        LedgerBefore {
             cursor: self.cursor.clone(),
             last_slot: self.last_slot(),
             lease: self.lease.clone(),
             released: self.released,
             written_by: self.written_by,
-            ..Before::default()
+            ..LedgerBefore::default()
         }
     }
 
@@ -164,26 +169,26 @@ impl LaneBook {
         self.cursor.as_ref().is_some_and(Cursor::is_protected)
     }
 
-    /// Is it one of our transactions for this nonce?
+    /// True if this is one of our transactions for the nonce.
     pub fn has_attempt(&self, nonce: u64, hash: &B256) -> bool {
         self.attempts.get(hash).is_some_and(|held| held.nonce == nonce)
     }
 
-    fn grant(&mut self, lease: &Lease) -> Before {
+    fn grant(&mut self, lease: &Lease) -> LedgerBefore {
         let before = self.before();
         self.lease = Some(lease.clone());
         self.released = false;
         before
     }
 
-    /// What is no longer held is passed over.
-    fn give_back(&mut self, lease: &Lease) -> Before {
+    /// A release of an older lease is ignored.
+    fn release(&mut self, lease: &Lease) -> LedgerBefore {
         let before = self.before();
         self.released |= self.lease.as_ref() == Some(lease);
         before
     }
 
-    fn write(&mut self, commit: &LaneCommit) -> Before {
+    fn write(&mut self, commit: &LaneCommit) -> LedgerBefore {
         let mut before = self.before();
         self.written_by = self.written_by.max(Some(commit.lease().token()));
         for slot in commit.slots() {
@@ -196,7 +201,7 @@ impl LaneBook {
             }
         }
         for new in commit.attempts() {
-            let held = Held { nonce: new.nonce.get(), kind: new.kind, fees: new.fees, raw: new.raw.clone() };
+            let held = AttemptEntry { nonce: new.nonce.get(), kind: new.kind, fees: new.fees, raw: new.raw.clone() };
             self.attempts.insert(new.hash, held);
         }
         if let Some(change) = commit.cursor() {
@@ -205,7 +210,7 @@ impl LaneBook {
         before
     }
 
-    /// Keeps who holds which nonce, by one change of an intent that held `held`. Gives the clash, if there is one.
+    /// Updates the holders of nonces by one change of an intent that held `held`. Returns the clash, if there is one.
     fn hold(&mut self, change: &Change, held: Option<u64>) -> Option<(u64, TxId, TxId)> {
         let id = change.tx_id();
         let now = change.to().bound().map(|bound| bound.nonce.get());
@@ -220,7 +225,7 @@ impl LaneBook {
     }
 }
 
-impl Entry {
+impl IntentEntry {
     pub fn lane(&self) -> &SubmitterId {
         self.intent.submitter()
     }
@@ -229,7 +234,7 @@ impl Entry {
         self.state.name().is_terminal()
     }
 
-    /// May an attempt of this kind carry this data? One who signs by itself may send what it likes.
+    /// True if an attempt of this kind may carry this calldata. A caller that signs by itself may send any calldata.
     pub fn may_carry(&self, kind: AttemptKind, data: &Bytes) -> bool {
         let Payload::Evm(call) = self.intent.payload() else { return true };
         match kind {
@@ -240,7 +245,7 @@ impl Entry {
     }
 }
 
-/// Where the ledger says that something was mined: the nonce and the hash, also of what has ended.
+/// The nonce and the hash of the mined transaction that the ledger names, also of an ended intent.
 pub(super) fn mined_at(state: &TxState) -> Option<(u64, B256)> {
     if let Some(bound) = state.bound() {
         return match &bound.progress {
@@ -251,7 +256,7 @@ pub(super) fn mined_at(state: &TxState) -> Option<(u64, B256)> {
     settled(state).map(|settled| (settled.nonce.get(), settled.inclusion.hash))
 }
 
-/// The end of an intent that the chain has decided.
+/// The terminal state of an intent that the chain has decided.
 pub(super) fn settled(state: &TxState) -> Option<&gapless_domain::Settled> {
     use gapless_domain::FinalFailure;
     match state {

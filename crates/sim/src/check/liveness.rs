@@ -1,14 +1,14 @@
-//! Liveness: once nothing goes wrong any more, everything comes to its end.
+//! Liveness: after the storm, every intent ends.
 
 use gapless_domain::{LaneState, SubmitterId};
 
 use crate::history::Moment;
 
-use super::{Broken, Check, Picture};
+use super::{Check, CheckFailure, WorldView};
 
 #[derive(Debug, Default)]
 pub(super) struct Liveness {
-    gave_up: Option<Broken>,
+    gave_up: Option<CheckFailure>,
 }
 
 impl Check for Liveness {
@@ -16,29 +16,30 @@ impl Check for Liveness {
         "liveness"
     }
 
-    fn see(&mut self, moment: &Moment, _picture: &Picture) -> Result<(), Broken> {
+    fn see(&mut self, moment: &Moment, _picture: &WorldView) -> Result<(), CheckFailure> {
         if let Moment::GaveUp { lane, number } = moment {
-            self.gave_up = Some(Broken::of(lane, format!("request-{number} was never accepted")));
+            self.gave_up = Some(CheckFailure::of(lane, format!("request-{number} was never accepted")));
         }
         Ok(())
     }
 
-    /// A lane that is stopped needs somebody who decides, and there was one; only a chain that contradicts itself cannot be decided on.
-    fn end(&mut self, picture: &Picture) -> Result<(), Broken> {
-        let excused = |lane: &SubmitterId| picture.is_excused(lane);
-        if let Some(broken) = self.gave_up.take().filter(|broken| !broken.lane.as_ref().is_some_and(excused)) {
-            return Err(broken);
+    /// A stopped lane needs the decision of an operator, and the world has one. Only lanes on a chain that violated
+    /// finality are excused.
+    fn end(&mut self, view: &WorldView) -> Result<(), CheckFailure> {
+        let excused = |lane: &SubmitterId| view.is_excused(lane);
+        if let Some(failure) = self.gave_up.take().filter(|failure| !failure.lane.as_ref().is_some_and(excused)) {
+            return Err(failure);
         }
-        for (lane, book) in picture.ledger.lanes.iter().filter(|(lane, _)| !excused(lane)) {
-            let Some(cursor) = &book.cursor else { continue };
+        for (lane, lane_ledger) in view.ledger.lanes.iter().filter(|(lane, _)| !excused(lane)) {
+            let Some(cursor) = &lane_ledger.cursor else { continue };
             if let LaneState::Protect(protection) = &cursor.state {
                 let code = protection.code.as_str();
-                return Err(Broken::of(lane, format!("is still in PROTECT ({code}): {}", protection.detail)));
+                return Err(CheckFailure::of(lane, format!("is still in PROTECT ({code}): {}", protection.detail)));
             }
             if cursor.paused {
-                return Err(Broken::of(lane, "is still paused"));
+                return Err(CheckFailure::of(lane, "is still paused"));
             }
         }
-        picture.finding("liveness")
+        view.finding("liveness")
     }
 }

@@ -1,9 +1,10 @@
-//! What must hold, whatever happens: one file for each promise.
+//! The checks: rules that must hold whatever happens, one file for each promise.
 //!
-//! A check sees every moment as it comes, and the end of the world. What the moments add up to, the ledger as the commits made it and the
-//! chain as the blocks did, is kept once for all of them in a [`Picture`].
+//! A check sees every moment, and the end of the world. A [`WorldView`] keeps the ledger as the commits wrote it and
+//! the chain as the blocks made it, once for all checks.
 //!
-//! Architecture invariant: a check knows nothing of how the engine works; it goes by what was written and what was mined.
+//! Architecture invariant: a check knows nothing of how the engine works. It uses only what was written and what was
+//! mined.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,12 +12,14 @@ use std::time::Duration;
 use gapless_domain::SubmitterId;
 
 use crate::history::Moment;
-use crate::plan::Plan;
+use crate::world_spec::WorldSpec;
 
 mod acceptance_order;
 mod blocks;
 mod end_state;
 mod false_alarms;
+#[cfg(test)]
+mod fixture;
 mod late_sends;
 mod ledger;
 mod liveness;
@@ -30,28 +33,26 @@ mod p6_durable;
 mod p7_no_silent_jump;
 mod p8_events;
 mod p9_chain_decides;
-mod picture;
 mod simulation_reverts;
 mod spending;
 #[cfg(test)]
-mod story;
-#[cfg(test)]
 mod tests;
 mod windows;
+mod world_view;
 
-pub use blocks::{Account, Blocks, TxPlace};
+pub use blocks::{AccountUse, Blocks, TxLocation};
 pub use end_state::{EndState, EndTx, Scan, check_end_state, read_end_state};
-pub use ledger::{Before, Entry, Held, LaneBook, Ledger};
-pub use picture::Picture;
+pub use ledger::{AttemptEntry, IntentEntry, LaneLedger, Ledger, LedgerBefore};
+pub use world_view::WorldView;
 
-/// A promise that was not kept.
+/// A promise that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// `P1`, `N12`, `liveness`.
     pub promise: &'static str,
     pub lane: Option<SubmitterId>,
     pub what: String,
-    /// When, in true time.
+    /// The simulated time of the violation.
     pub at: Duration,
 }
 
@@ -65,50 +66,50 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Why a check fails: in words, and of which lane.
+/// The reason why a check failed, as text, and the lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct CheckFailure {
     pub lane: Option<SubmitterId>,
     pub what: String,
 }
 
-impl Broken {
+impl CheckFailure {
     pub fn new(what: impl Into<String>) -> Self {
-        Broken { lane: None, what: what.into() }
+        CheckFailure { lane: None, what: what.into() }
     }
 
     pub fn of(lane: &SubmitterId, what: impl Into<String>) -> Self {
-        Broken { lane: Some(lane.clone()), what: what.into() }
+        CheckFailure { lane: Some(lane.clone()), what: what.into() }
     }
 }
 
-/// One promise.
+/// The check of one promise.
 pub trait Check: fmt::Debug {
     fn promise(&self) -> &'static str;
 
-    /// Called for every moment, in order; the picture has it in already.
-    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken>;
+    /// Called for every moment, in order. The view has the moment already.
+    fn see(&mut self, moment: &Moment, view: &WorldView) -> Result<(), CheckFailure>;
 
-    /// Called once, after the calm: faults had stopped long ago.
-    fn end(&mut self, picture: &Picture) -> Result<(), Broken> {
-        let _ = picture;
+    /// Called once, at the end of the world, long after the last fault.
+    fn end(&mut self, view: &WorldView) -> Result<(), CheckFailure> {
+        let _ = view;
         Ok(())
     }
 }
 
-/// All of them.
-pub fn all(_plan: &Plan) -> Vec<Box<dyn Check>> {
+/// One check of each kind.
+pub fn all(_plan: &WorldSpec) -> Vec<Box<dyn Check>> {
     vec![
         Box::new(p1_exactly_once::ExactlyOnce),
         Box::new(p2_no_gap::NoGap),
         Box::new(p3_write_before_send::WriteBeforeSend),
         Box::new(p4_sticky_nonce::StickyNonce),
         Box::new(p5_fenced::Fenced),
-        Box::new(p6_durable::Durable),
+        Box::new(p6_durable::AcceptedIsDurable),
         Box::new(p7_no_silent_jump::NoSilentJump::default()),
         Box::new(p8_events::Events),
         Box::new(p9_chain_decides::ChainDecides),
-        Box::new(notices::Notices::default()),
+        Box::new(notices::ConfirmationNotices::default()),
         Box::new(windows::Windows),
         Box::new(acceptance_order::AcceptanceOrder::default()),
         Box::new(simulation_reverts::SimulationReverts),

@@ -1,8 +1,10 @@
-//! R03 and R04: whoever reads nothing but notices has a true list of confirmations, whatever the chain did and whatever was left out.
+//! R03 and R04: a consumer that reads only notices has a correct list of confirmations, whatever the chain did and
+//! whatever notices were omitted.
 //!
-//! The list is kept here as a consumer keeps it: thrown away at a new fork, continued by every other notice, empty when the block of the
-//! transaction is gone. It begins with that block, each block stands on the one before, and all of them are blocks that the chain had, on
-//! one branch: then the last one stands for the whole list, and nothing between two notices is lost.
+//! The list is kept as a consumer keeps it: cleared at a new fork, extended by every other notice, empty when the block
+//! of the transaction is gone. It begins with that block, each block is linked to the one before, and all of them are
+//! blocks that the chain had, on one branch. So the last block identifies the whole list, and no block between two
+//! notices is lost.
 
 use std::collections::BTreeMap;
 
@@ -12,31 +14,32 @@ use gapless_domain::{
 
 use crate::fault::Fault;
 use crate::history::Moment;
-use crate::plan::Plan;
+use crate::world_spec::WorldSpec;
 
 use super::ledger::settled;
-use super::{Broken, Check, Picture};
+use super::{Check, CheckFailure, WorldView};
 
 #[derive(Debug, Default)]
-pub(super) struct Notices {
-    /// How many moments there were before this one, which is its index in the history.
+pub(super) struct ConfirmationNotices {
+    /// The number of moments so far, which is the index of the next one.
     moments: usize,
-    /// The list of an intent after each change of it, with the index of the moment; older ones are for when commits are lost.
+    /// For each intent: its list after each change, with the index of the moment. Older lists are restored when commits
+    /// are lost.
     lists: BTreeMap<TxId, Vec<(usize, Vec<BlockLink>)>>,
-    /// Every block that the chain had, also where only one endpoint had it, and what it stands on.
+    /// The number and the parent of every block that the chain had, private ones too.
     parents: BTreeMap<B256, (u64, B256)>,
 }
 
-impl Check for Notices {
+impl Check for ConfirmationNotices {
     fn promise(&self) -> &'static str {
         "R03"
     }
 
-    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+    fn see(&mut self, moment: &Moment, view: &WorldView) -> Result<(), CheckFailure> {
         let index = self.moments;
         self.moments += 1;
         match moment {
-            Moment::Mined { block } | Moment::MinedAside { block } => {
+            Moment::Mined { block } | Moment::MinedPrivately { block } => {
                 self.parents.insert(block.block.hash, (block.block.number, block.parent));
             }
             Moment::StoreLost { since } => {
@@ -45,11 +48,11 @@ impl Check for Notices {
                 }
             }
             Moment::Committed { commit, .. } => {
-                let required = required(&picture.plan);
+                let required = required(&view.plan);
                 for change in commit.changes() {
                     let told = self.tell(index, change, required);
                     let lane = commit.lease().submitter();
-                    told.map_err(|what| Broken::of(lane, format!("{}: {what}", change.tx_id())))?;
+                    told.map_err(|what| CheckFailure::of(lane, format!("{}: {what}", change.tx_id())))?;
                 }
             }
             _ => {}
@@ -58,16 +61,16 @@ impl Check for Notices {
     }
 }
 
-/// How many confirmations an intent has at least when it has ended. Where a tag says what is final, it may come before so many blocks; and
-/// what is final stays so when the branch above it becomes a shorter one, by a reorg or by an endpoint that is behind or on a fork of its own.
-/// That the block itself was final is P9's to check.
-fn required(plan: &Plan) -> usize {
+/// The least number of confirmations of an ended intent. With the `finalized` tag a block may be final with fewer
+/// blocks on top. A final block also stays final when the branch above it becomes shorter, by a reorg or by an endpoint
+/// that lags or has a private fork. P9 checks that the block itself was final.
+fn required(plan: &WorldSpec) -> usize {
     let shortens = [Fault::EndpointForked, Fault::EndpointLags, Fault::EndpointDown, Fault::Reorg, Fault::DeepReorg];
     let is_exact = !plan.by_tag && !shortens.into_iter().any(|fault| plan.has(fault));
     if is_exact { plan.confirmations as usize } else { 1 }
 }
 
-impl Notices {
+impl ConfirmationNotices {
     fn tell(&mut self, index: usize, change: &Change, required: usize) -> Result<(), String> {
         let lists = self.lists.entry(change.tx_id()).or_default();
         let before = lists.last().map(|(_, list)| list.clone()).unwrap_or_default();
@@ -84,15 +87,16 @@ impl Notices {
         if list != before {
             lists.push((index, list.clone()));
         }
-        match standing(change.to()) {
-            Some((inclusion, told)) => self.is_true(&list, inclusion, told, required),
+        match inclusion_of(change.to()) {
+            Some((inclusion, told)) => self.check_list(&list, inclusion, told, required),
             None if list.is_empty() => Ok(()),
             None => Err(format!("it is in no block, and consumers have {} confirmations", list.len())),
         }
     }
 
-    /// `told` is where the ledger says that the list ends; once it has ended, it has to be as long as was asked for.
-    fn is_true(
+    /// Checks the list of one intent. `told` is the last block of the list by the ledger; `None` means that the intent
+    /// has ended, and the list must have the required length.
+    fn check_list(
         &self,
         list: &[BlockLink],
         inclusion: &Inclusion,
@@ -129,8 +133,9 @@ impl Notices {
     }
 }
 
-/// Where the transaction is, and up to where consumers were told; of what has ended the ledger does not keep that.
-fn standing(state: &TxState) -> Option<(&Inclusion, Option<BlockRef>)> {
+/// The inclusion of the transaction, and the last block that consumers were notified of. The ledger drops that block
+/// when the intent ends.
+fn inclusion_of(state: &TxState) -> Option<(&Inclusion, Option<BlockRef>)> {
     match state.bound().map(|bound| &bound.progress) {
         Some(Progress::Mined(mined)) => Some((&mined.inclusion, Some(mined.notified))),
         Some(Progress::Pending | Progress::AwaitingFunds) => None,

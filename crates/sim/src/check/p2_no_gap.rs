@@ -1,10 +1,10 @@
-//! P2: the nonces of a lane are bound without a hole, each to one holder, and every one is consumed.
+//! P2: the nonces of a lane are bound without a gap, each has one holder, and each is consumed.
 
 use gapless_domain::LaneCommit;
 
 use crate::history::Moment;
 
-use super::{Broken, Check, Picture};
+use super::{Check, CheckFailure, WorldView};
 
 #[derive(Debug, Default)]
 pub(super) struct NoGap;
@@ -14,24 +14,27 @@ impl Check for NoGap {
         "P2"
     }
 
-    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+    fn see(&mut self, moment: &Moment, view: &WorldView) -> Result<(), CheckFailure> {
         let Moment::Committed { commit, .. } = moment else { return Ok(()) };
-        bound_in_order(commit, picture).map_err(|what| Broken::of(commit.lease().submitter(), what))
+        bound_in_order(commit, view).map_err(|what| CheckFailure::of(commit.lease().submitter(), what))
     }
 
-    fn end(&mut self, picture: &Picture) -> Result<(), Broken> {
-        for (lane, book) in picture.ledger.lanes.iter().filter(|(lane, _)| !picture.is_excused(lane)) {
-            let mut unused = book.slots.iter().filter(|(nonce, _)| !picture.blocks.is_used(lane, **nonce));
+    fn end(&mut self, view: &WorldView) -> Result<(), CheckFailure> {
+        for (lane, lane_ledger) in view.ledger.lanes.iter().filter(|(lane, _)| !view.is_excused(lane)) {
+            let mut unused = lane_ledger.slots.iter().filter(|(nonce, _)| !view.blocks.is_used(lane, **nonce));
             if let Some((nonce, kind)) = unused.next() {
-                return Err(Broken::of(lane, format!("nonce {nonce} was bound ({kind:?}), and nothing has used it")));
+                return Err(CheckFailure::of(
+                    lane,
+                    format!("nonce {nonce} was bound ({kind:?}), and nothing has used it"),
+                ));
             }
         }
-        picture.finding("P2")
+        view.finding("P2")
     }
 }
 
-fn bound_in_order(commit: &LaneCommit, picture: &Picture) -> Result<(), String> {
-    let before = &picture.before;
+fn bound_in_order(commit: &LaneCommit, view: &WorldView) -> Result<(), String> {
+    let before = &view.before;
     if let Some(nonce) = before.taken.first() {
         return Err(format!("nonce {nonce} is bound a second time"));
     }
@@ -46,8 +49,8 @@ fn bound_in_order(commit: &LaneCommit, picture: &Picture) -> Result<(), String> 
         }
         last = Some(nonce);
     }
-    let book = picture.ledger.lane(commit.lease().submitter());
-    let is_bound = |nonce: u64| book.is_some_and(|book| book.slots.contains_key(&nonce));
+    let lane_ledger = view.ledger.lane(commit.lease().submitter());
+    let is_bound = |nonce: u64| lane_ledger.is_some_and(|lane_ledger| lane_ledger.slots.contains_key(&nonce));
     match commit.attempts().iter().find(|attempt| !is_bound(attempt.nonce.get())) {
         Some(attempt) => Err(format!("{} is for nonce {}, which is not bound", attempt.hash, attempt.nonce)),
         None => Ok(()),

@@ -1,8 +1,8 @@
-//! P3: no byte leaves before it is durable.
+//! P3: no transaction is sent before it is durable.
 
 use crate::history::Moment;
 
-use super::{Broken, Check, Picture};
+use super::{Check, CheckFailure, WorldView};
 
 #[derive(Debug, Default)]
 pub(super) struct WriteBeforeSend;
@@ -12,12 +12,12 @@ impl Check for WriteBeforeSend {
         "P3"
     }
 
-    /// What was durable once, and is lost by now, was written before it was sent all the same.
-    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+    /// A transaction that was durable and is lost now was still written before it was sent.
+    fn see(&mut self, moment: &Moment, view: &WorldView) -> Result<(), CheckFailure> {
         let Moment::Sent { by, tx } = moment else { return Ok(()) };
-        match picture.durable(&tx.hash) {
-            None => Err(Broken::new(format!("{by} sent {}, which is not durable", tx.hash))),
-            Some(raw) if *raw != tx.raw => Err(Broken::new(format!("{by} sent other bytes as {}", tx.hash))),
+        match view.durable(&tx.hash) {
+            None => Err(CheckFailure::new(format!("{by} sent {}, which is not durable", tx.hash))),
+            Some(raw) if *raw != tx.raw => Err(CheckFailure::new(format!("{by} sent other bytes as {}", tx.hash))),
             Some(_) => Ok(()),
         }
     }

@@ -1,10 +1,10 @@
-//! P5: who lost its lease changes no row of the lane.
+//! P5: a process that lost its lease changes no row of the lane.
 
 use gapless_domain::Lease;
 
 use crate::history::Moment;
 
-use super::{Broken, Check, Picture};
+use super::{Check, CheckFailure, WorldView};
 
 #[derive(Debug, Default)]
 pub(super) struct Fenced;
@@ -14,19 +14,19 @@ impl Check for Fenced {
         "P5"
     }
 
-    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+    fn see(&mut self, moment: &Moment, view: &WorldView) -> Result<(), CheckFailure> {
         let (lease, verdict) = match moment {
-            Moment::Leased { lease } => (lease, granted(lease, picture)),
-            Moment::Committed { commit, .. } => (commit.lease(), may_write(commit.lease(), picture)),
+            Moment::Leased { lease } => (lease, granted(lease, view)),
+            Moment::Committed { commit, .. } => (commit.lease(), may_write(commit.lease(), view)),
             _ => return Ok(()),
         };
-        verdict.map_err(|what| Broken::of(lease.submitter(), what))
+        verdict.map_err(|what| CheckFailure::of(lease.submitter(), what))
     }
 }
 
-/// A token grows with every new holder, so that no two of them share one.
-fn granted(lease: &Lease, picture: &Picture) -> Result<(), String> {
-    let Some(newest) = &picture.before.lease else { return Ok(()) };
+/// The token grows with every new owner, so no two owners have the same token.
+fn granted(lease: &Lease, view: &WorldView) -> Result<(), String> {
+    let Some(newest) = &view.before.lease else { return Ok(()) };
     let (token, owner) = (lease.token(), lease.owner());
     if token < newest.token() {
         return Err(format!("{owner} was granted token {token}, after {}", newest.token()));
@@ -34,21 +34,21 @@ fn granted(lease: &Lease, picture: &Picture) -> Result<(), String> {
     if token == newest.token() && owner != newest.owner() {
         return Err(format!("{owner} was granted token {token}, which is {}'s", newest.owner()));
     }
-    if token == newest.token() && picture.before.released {
+    if token == newest.token() && view.before.released {
         return Err(format!("{owner} was granted token {token} again, which it had given back"));
     }
     Ok(())
 }
 
-fn may_write(lease: &Lease, picture: &Picture) -> Result<(), String> {
+fn may_write(lease: &Lease, view: &WorldView) -> Result<(), String> {
     let (token, owner) = (lease.token(), lease.owner());
-    match &picture.before.lease {
+    match &view.before.lease {
         None => Err(format!("{owner} wrote with token {token}, and the lane was never leased")),
         Some(newest) if newest != lease => {
             Err(format!("{owner} wrote with token {token}, and {} has {}", newest.owner(), newest.token()))
         }
-        Some(_) if picture.before.released => Err(format!("{owner} wrote with token {token}, which it had given back")),
-        Some(_) if picture.before.written_by > Some(token) => {
+        Some(_) if view.before.released => Err(format!("{owner} wrote with token {token}, which it had given back")),
+        Some(_) if view.before.written_by > Some(token) => {
             Err(format!("{owner} wrote with token {token} after a newer one"))
         }
         Some(_) => Ok(()),

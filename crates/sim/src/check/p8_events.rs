@@ -1,10 +1,10 @@
-//! P8: every change has its event, in order and without a hole, and the events alone tell the whole state.
+//! P8: every change has its event, in order and without a gap, and the events alone give the whole state.
 
 use gapless_domain::TxState;
 
 use crate::history::Moment;
 
-use super::{Broken, Check, Picture};
+use super::{Check, CheckFailure, WorldView};
 
 #[derive(Debug, Default)]
 pub(super) struct Events;
@@ -15,10 +15,10 @@ impl Check for Events {
     }
 
     /// The version of a row is the number of its newest event.
-    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+    fn see(&mut self, moment: &Moment, view: &WorldView) -> Result<(), CheckFailure> {
         let Moment::Committed { commit, .. } = moment else { return Ok(()) };
         let lane = commit.lease().submitter();
-        for (change, row) in commit.changes().iter().zip(&picture.before.rows) {
+        for (change, row) in commit.changes().iter().zip(&view.before.rows) {
             let (id, from, version) = (change.tx_id(), change.from().as_str(), change.from_version());
             let what = match row {
                 None => format!("{id} is changed, and there is no such intent"),
@@ -28,40 +28,43 @@ impl Check for Events {
                 }
                 Some(_) => continue,
             };
-            return Err(Broken::of(lane, what));
+            return Err(CheckFailure::of(lane, what));
         }
-        let before = picture.before.cursor.as_ref().map_or((0, 0), |cursor| (cursor.version, cursor.event_seq));
+        let before = view.before.cursor.as_ref().map_or((0, 0), |cursor| (cursor.version, cursor.event_seq));
         if let Some(cursor) = commit.cursor() {
             let events = commit.lane_events().count() as u64;
             let after = (cursor.to().version, cursor.to().event_seq);
             if cursor.from_version() != before.0 || after != (before.0 + 1, before.1 + events) {
                 let what =
                     format!("the cursor goes from (version, event) {before:?} to {after:?} with {events} events");
-                return Err(Broken::of(lane, what));
+                return Err(CheckFailure::of(lane, what));
             }
         }
         Ok(())
     }
 
-    fn end(&mut self, picture: &Picture) -> Result<(), Broken> {
-        picture.finding("P8")?;
-        let Some(end) = picture.end() else { return Ok(()) };
+    fn end(&mut self, view: &WorldView) -> Result<(), CheckFailure> {
+        view.finding("P8")?;
+        let Some(end) = view.end() else { return Ok(()) };
         for row in &end.txs {
             let (id, lane) = (row.tx.id, row.tx.intent.submitter());
-            let Some(entry) = picture.ledger.intents.get(&id) else {
-                return Err(Broken::of(lane, format!("{id} is in the store, and nobody has told of it")));
+            let Some(entry) = view.ledger.intents.get(&id) else {
+                return Err(CheckFailure::of(lane, format!("{id} is in the store, and nobody has told of it")));
             };
             if !is_same(&entry.state, &row.tx.state) || entry.version != row.tx.version {
                 let (made, made_at) = (entry.state.name().as_str(), entry.version);
                 let (is, at) = (row.tx.state.name().as_str(), row.tx.version);
-                return Err(Broken::of(lane, format!("{id} is {is} at {at}, and commits made it {made} at {made_at}")));
+                return Err(CheckFailure::of(
+                    lane,
+                    format!("{id} is {is} at {at}, and commits made it {made} at {made_at}"),
+                ));
             }
         }
         Ok(())
     }
 }
 
-/// A cancel in the queue is told without its reason.
+/// The history records a cancel in the queue without its reason.
 fn is_same(told: &TxState, row: &TxState) -> bool {
     use gapless_domain::Cancellation::InQueue;
     let in_queue = |state: &TxState| matches!(state, TxState::Canceled(InQueue(_)));

@@ -1,11 +1,11 @@
-//! P9: what ends an intent that had a nonce is one of our hashes, in a canonical block that is final.
+//! P9: the transaction that ends an intent with a nonce is one of our hashes, in a canonical block that is final.
 
 use gapless_domain::{Change, LaneCommit, Settled, TxState};
 
 use crate::history::Moment;
 
 use super::ledger::{mined_at, settled};
-use super::{Broken, Check, Picture};
+use super::{Check, CheckFailure, WorldView};
 
 #[derive(Debug, Default)]
 pub(super) struct ChainDecides;
@@ -15,62 +15,62 @@ impl Check for ChainDecides {
         "P9"
     }
 
-    fn see(&mut self, moment: &Moment, picture: &Picture) -> Result<(), Broken> {
+    fn see(&mut self, moment: &Moment, view: &WorldView) -> Result<(), CheckFailure> {
         let Moment::Committed { commit, .. } = moment else { return Ok(()) };
         let lane = commit.lease().submitter();
         commit.changes().iter().try_for_each(|change| {
-            decided(commit, change, picture).map_err(|what| {
-                Broken::of(lane, format!("{} is {}, {what}", change.tx_id(), change.to().name().as_str()))
+            decided(commit, change, view).map_err(|what| {
+                CheckFailure::of(lane, format!("{} is {}, {what}", change.tx_id(), change.to().name().as_str()))
             })
         })
     }
 
-    fn end(&mut self, picture: &Picture) -> Result<(), Broken> {
-        picture.finding("P9")
+    fn end(&mut self, view: &WorldView) -> Result<(), CheckFailure> {
+        view.finding("P9")
     }
 }
 
-fn decided(commit: &LaneCommit, change: &Change, picture: &Picture) -> Result<(), String> {
+fn decided(commit: &LaneCommit, change: &Change, view: &WorldView) -> Result<(), String> {
     let lane = commit.lease().submitter();
     if let Some((nonce, hash)) = mined_at(change.to()) {
-        let ours = picture.ledger.lane(lane).is_some_and(|book| book.has_attempt(nonce, &hash));
+        let ours = view.ledger.lane(lane).is_some_and(|lane_ledger| lane_ledger.has_attempt(nonce, &hash));
         if !ours {
             return Err(format!("by {hash} at nonce {nonce}, which is none of ours"));
         }
     }
     match settled(change.to()) {
-        Some(settled) => is_final(commit, change, settled, picture),
+        Some(settled) => is_final(commit, change, settled, view),
         None => Ok(()),
     }
 }
 
-/// A node hears later than the chain what is final, and never before. A block that was final and is no more (then lanes stop) may still
-/// be in what is just being written.
-fn is_final(commit: &LaneCommit, change: &Change, settled: &Settled, picture: &Picture) -> Result<(), String> {
+/// A node learns later than the chain that a block is final, and never earlier. A commit that is being written may name
+/// a block that was final and is orphaned now (lanes then stop).
+fn is_final(commit: &LaneCommit, change: &Change, settled: &Settled, view: &WorldView) -> Result<(), String> {
     let (hash, at) = (settled.inclusion.hash, settled.inclusion.block);
-    let Some(place) = picture.blocks.tx(&hash) else { return Err(format!("by {hash}, which no block has")) };
-    if !place.was_final.contains(&at) {
-        return Err(match place.canonical {
+    let Some(location) = view.blocks.tx(&hash) else { return Err(format!("by {hash}, which no block has")) };
+    if !location.was_final.contains(&at) {
+        return Err(match location.canonical {
             Some(block) if block == at => format!("by {hash} in block {}, which is not final", at.number),
             Some(block) => format!("by {hash} in block {}, and it is in {}", at.number, block.number),
             None => format!("by {hash} in block {}, which is not canonical", at.number),
         });
     }
-    if place.tx.read.plan.submitter != *commit.lease().submitter() || place.tx.read.plan.nonce != settled.nonce {
-        return Err(format!("by {hash} at nonce {}, which is for {}", settled.nonce, place.tx.read.plan.nonce));
+    if location.tx.read.plan.submitter != *commit.lease().submitter() || location.tx.read.plan.nonce != settled.nonce {
+        return Err(format!("by {hash} at nonce {}, which is for {}", settled.nonce, location.tx.read.plan.nonce));
     }
     let carries = settled.inclusion.kind.carries_payload();
     let fits = match change.to() {
-        TxState::Confirmed(_) => carries && place.tx.succeeded,
-        TxState::FailedFinal(_) => carries && !place.tx.succeeded,
+        TxState::Confirmed(_) => carries && location.tx.succeeded,
+        TxState::FailedFinal(_) => carries && !location.tx.succeeded,
         _ => !carries,
     };
     if !fits {
-        let did = if place.tx.succeeded { "succeeded" } else { "reverted" };
+        let did = if location.tx.succeeded { "succeeded" } else { "reverted" };
         return Err(format!("by {hash}, a {} that {did}", settled.inclusion.kind.as_str()));
     }
-    let (kind, data) = (settled.inclusion.kind, &place.tx.read.plan.call.data);
-    match picture.ledger.intents.get(&change.tx_id()) {
+    let (kind, data) = (settled.inclusion.kind, &location.tx.read.plan.call.data);
+    match view.ledger.intents.get(&change.tx_id()) {
         Some(entry) if !entry.may_carry(kind, data) => {
             Err(format!("by {hash}, a {} that does something else", kind.as_str()))
         }

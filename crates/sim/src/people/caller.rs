@@ -1,4 +1,4 @@
-//! A caller: one request, repeated under the same id until it is answered, and whatever comes into the caller's mind after that.
+//! A caller: one request, retried under the same id until it is answered, and random actions after that.
 
 use std::time::Duration;
 
@@ -8,68 +8,68 @@ use gapless_domain::{
 use gapless_engine::IntakeError;
 use gapless_store::{Accepted, CancelVerdict};
 
-use super::{PATIENCE, borrower, command, within};
+use super::{PATIENCE, command, reserver, within};
 use crate::dice::Dice;
 use crate::history::Moment;
-use crate::world::Scene;
+use crate::world::SharedWorld;
 
-/// After the storm, nobody asks for longer than this.
+/// The time after the storm at which a caller stops retrying.
 const GIVES_UP: Duration = Duration::from_secs(240);
 
-pub(super) async fn call(scene: &Scene, number: u64, mut dice: Dice) {
-    let plan = &scene.blueprint.plan;
-    scene.stage().sleep(dice.duration(Duration::ZERO, plan.storm * 4 / 5)).await;
-    let Some(lane) = scene.blueprint.lanes.get(dice.index(scene.blueprint.lanes.len())).cloned() else { return };
-    let borrows = plan.people && dice.permille(120);
-    let Some(intent) = intent(scene, &lane, number, borrows, &mut dice) else { return };
-    let Some(id) = submit(scene, &intent, number, &mut dice).await else { return };
+pub(super) async fn call(world: &SharedWorld, number: u64, mut dice: Dice) {
+    let plan = &world.parts.plan;
+    world.stage().sleep(dice.duration(Duration::ZERO, plan.storm * 4 / 5)).await;
+    let Some(lane) = world.parts.lanes.get(dice.index(world.parts.lanes.len())).cloned() else { return };
+    let reserves = plan.people && dice.permille(120);
+    let Some(intent) = intent(world, &lane, number, reserves, &mut dice) else { return };
+    let Some(id) = submit(world, &intent, number, &mut dice).await else { return };
     if !plan.people {
         return;
     }
-    if borrows {
-        return borrower::borrow(scene, &lane, id, number, &mut dice).await;
+    if reserves {
+        return reserver::use_nonce(world, &lane, id, number, &mut dice).await;
     }
-    scene.stage().sleep(dice.latency(Duration::from_secs(3))).await;
+    world.stage().sleep(dice.latency(Duration::from_secs(3))).await;
     match dice.below(20) {
-        // A retry of somebody who never saw the answer.
-        0..=3 => drop(submit(scene, &intent, number, &mut dice).await),
-        4..=6 => cancel(scene, &lane, id, &mut dice).await,
-        7..=9 => replace(scene, &lane, id, number, &mut dice).await,
+        // A retry, as after a lost answer.
+        0..=3 => drop(submit(world, &intent, number, &mut dice).await),
+        4..=6 => cancel(world, &lane, id, &mut dice).await,
+        7..=9 => replace(world, &lane, id, number, &mut dice).await,
         10..=11 => {
             let fees = dice.permille(500).then(|| named_price(&mut dice));
-            command(scene, &mut dice, &lane, CommandKind::Resubmit { tx_id: id, fees }, "caller").await;
+            command(world, &mut dice, &lane, CommandKind::Resubmit { tx_id: id, fees }, "caller").await;
         }
         _ => {}
     }
 }
 
-/// Something else instead, once or twice. All of it stands for the same request, so only one of it may ever happen.
-async fn replace(scene: &Scene, lane: &SubmitterId, id: TxId, number: u64, dice: &mut Dice) {
+/// Replaces the payload once or twice. All versions belong to one request, so at most one of them may take effect.
+async fn replace(world: &SharedWorld, lane: &SubmitterId, id: TxId, number: u64, dice: &mut Dice) {
     for version in 1..=dice.between(1, 2) as u8 {
         let fees = dice.permille(200).then(|| named_price(dice));
         let payload = Payload::Evm(EvmCall { fees, ..version_of(number, version) });
-        command(scene, dice, lane, CommandKind::Replace { tx_id: id, payload }, "caller").await;
-        scene.stage().sleep(dice.latency(Duration::from_secs(5))).await;
+        command(world, dice, lane, CommandKind::Replace { tx_id: id, payload }, "caller").await;
+        world.stage().sleep(dice.latency(Duration::from_secs(5))).await;
     }
     if dice.permille(300) {
-        cancel(scene, lane, id, dice).await;
+        cancel(world, lane, id, dice).await;
     }
 }
 
-/// Enough, or not.
+/// A price that may be sufficient or not.
 fn named_price(dice: &mut Dice) -> Fees {
     let gwei = |count: u64| u128::from(count) * 1_000_000_000;
     Fees::Eip1559 { max_fee: gwei(dice.between(1, 60)), max_priority_fee: gwei(1) }
 }
 
-/// The same request, in other words.
+/// Another payload with the same effect number.
 fn version_of(number: u64, version: u8) -> EvmCall {
     let mut data = number.to_be_bytes().to_vec();
     data.push(version);
     EvmCall { data: data.into(), ..payload(number) }
 }
 
-/// What the intent with this number does.
+/// The call of the intent with this number.
 pub(super) fn payload(number: u64) -> EvmCall {
     EvmCall {
         to: Some(Address::repeat_byte(1)),
@@ -79,45 +79,46 @@ pub(super) fn payload(number: u64) -> EvmCall {
     }
 }
 
-fn intent(scene: &Scene, lane: &SubmitterId, number: u64, borrows: bool, dice: &mut Dice) -> Option<Intent> {
-    let expires = scene.blueprint.plan.people && dice.permille(80);
-    // Some give it less gas than it needs, and no node will ever take it.
-    let gas_limit = (scene.blueprint.plan.people && dice.permille(40)).then_some(21_000);
+fn intent(world: &SharedWorld, lane: &SubmitterId, number: u64, reserves: bool, dice: &mut Dice) -> Option<Intent> {
+    let expires = world.parts.plan.people && dice.permille(80);
+    // Some callers give too little gas, so that no chain node ever accepts the transaction.
+    let gas_limit = (world.parts.plan.people && dice.permille(40)).then_some(21_000);
     let life = dice.duration(Duration::from_secs(1), Duration::from_secs(60));
     let draft = IntentDraft {
         submitter: lane.clone(),
         request_id: format!("request-{number}"),
-        payload: if borrows {
-            borrower::payload(number)
+        payload: if reserves {
+            reserver::payload(number)
         } else {
             Payload::Evm(EvmCall { gas_limit, ..payload(number) })
         },
         speed: dice.pick(Speed::ALL).unwrap_or(Speed::Standard),
-        valid_until: expires.then(|| scene.blueprint.database.now().saturating_add(life)),
+        valid_until: expires.then(|| world.parts.database.now().saturating_add(life)),
         metadata: None,
     };
     Intent::new(draft, &Limits::default()).ok()
 }
 
-/// By one node after the other, until one says that it is accepted.
-async fn submit(scene: &Scene, intent: &Intent, number: u64, dice: &mut Dice) -> Option<TxId> {
-    let gives_up = scene.blueprint.plan.storm + GIVES_UP;
-    while scene.stage().now() < gives_up {
-        // The ledger has lost it, and it has happened: the operator tells (docs/nonces.md), and nobody asks again.
-        if scene.blueprint.database.server() > 0 && scene.blueprint.chain.has_effect(number) {
+/// Retries with random nodes, until one answers that the request is accepted.
+async fn submit(world: &SharedWorld, intent: &Intent, number: u64, dice: &mut Dice) -> Option<TxId> {
+    let gives_up = world.parts.plan.storm + GIVES_UP;
+    while world.stage().now() < gives_up {
+        // The ledger lost the intent, and its effect is on the chain. The operator tells the caller so
+        // (docs/nonces.md), and the caller does not retry.
+        if world.parts.database.server() > 0 && world.parts.chain.has_effect(number) {
             return None;
         }
-        if let Some((intake, _)) = scene.entrance(dice) {
-            let answer = within(scene.stage(), PATIENCE, intake.accept(vec![intent.clone()])).await;
+        if let Some((intake, _)) = world.random_node(dice) {
+            let answer = within(world.stage(), PATIENCE, intake.accept(vec![intent.clone()])).await;
             if let Some(id) = answer.and_then(accepted) {
                 let (lane, request) = (intent.submitter().clone(), intent.request_id().clone());
-                scene.tell(Moment::Acknowledged { id, lane, request });
+                world.tell(Moment::Acknowledged { id, lane, request });
                 return Some(id);
             }
         }
-        scene.stage().sleep(dice.duration(Duration::from_millis(100), Duration::from_secs(3))).await;
+        world.stage().sleep(dice.duration(Duration::from_millis(100), Duration::from_secs(3))).await;
     }
-    scene.tell(Moment::GaveUp { lane: intent.submitter().clone(), number });
+    world.tell(Moment::GaveUp { lane: intent.submitter().clone(), number });
     None
 }
 
@@ -128,13 +129,13 @@ fn accepted(answer: Result<Vec<(TxId, Accepted)>, IntakeError>) -> Option<TxId> 
     }
 }
 
-/// As the API does it: in the queue if it is still there, else by a command.
-async fn cancel(scene: &Scene, lane: &SubmitterId, id: TxId, dice: &mut Dice) {
-    let Some((_, store)) = scene.entrance(dice) else { return };
-    let verdict = within(scene.stage(), PATIENCE, store.cancel_queued(&[id])).await;
+/// Cancels as the API does: in the queue if the intent is still there, otherwise by a command.
+async fn cancel(world: &SharedWorld, lane: &SubmitterId, id: TxId, dice: &mut Dice) {
+    let Some((_, store)) = world.random_node(dice) else { return };
+    let verdict = within(world.stage(), PATIENCE, store.cancel_queued(&[id])).await;
     if let Some(Ok(verdicts)) = verdict
         && verdicts == [CancelVerdict::NotQueued]
     {
-        command(scene, dice, lane, CommandKind::Cancel { tx_id: id }, "caller").await;
+        command(world, dice, lane, CommandKind::Cancel { tx_id: id }, "caller").await;
     }
 }

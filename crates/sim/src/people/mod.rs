@@ -1,8 +1,8 @@
-//! Who uses the system: callers with their requests, borrowers of nonces, operators.
+//! The people of a world: callers with their requests, callers that reserve nonces, and operators.
 
-mod borrower;
 mod caller;
 mod operator;
+mod reserver;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,31 +10,31 @@ use std::time::Duration;
 use gapless_domain::{CommandKind, NewCommand, NodeText, SubmitterId};
 
 use crate::dice::Dice;
-use crate::stage::{Home, Stage};
-use crate::world::Scene;
+use crate::stage::{Stage, TaskOwner};
+use crate::world::SharedWorld;
 
-/// Everybody comes, each at a time of its own.
-pub(crate) fn arrive(scene: &Arc<Scene>) {
-    let seed = scene.blueprint.plan.seed;
-    for number in 0..scene.blueprint.plan.intents {
-        scene.caller_begins();
+/// Starts the tasks of all callers and operators. Each caller begins at a random time.
+pub(crate) fn spawn_all(world: &Arc<SharedWorld>) {
+    let seed = world.parts.plan.seed;
+    for number in 0..world.parts.plan.intents {
+        world.caller_begins();
         let dice = Dice::new(seed, &format!("caller {number}"));
-        let task = Arc::clone(scene);
-        scene.stage().spawn(Home::World, async move {
+        let task = Arc::clone(world);
+        world.stage().spawn(TaskOwner::World, async move {
             caller::call(&task, u64::from(number), dice).await;
             task.caller_ends();
         });
     }
-    let (task, dice) = (Arc::clone(scene), Dice::new(seed, "operator of the chain"));
-    scene.stage().spawn(Home::World, async move { operator::watch_chain(&task, dice).await });
-    for lane in &scene.blueprint.lanes {
+    let (task, dice) = (Arc::clone(world), Dice::new(seed, "operator of the chain"));
+    world.stage().spawn(TaskOwner::World, async move { operator::watch_chain(&task, dice).await });
+    for lane in &world.parts.lanes {
         let dice = Dice::new(seed, &format!("operator of {lane}"));
-        let (task, lane) = (Arc::clone(scene), lane.clone());
-        scene.stage().spawn(Home::World, async move { operator::watch(&task, &lane, dice).await });
+        let (task, lane) = (Arc::clone(world), lane.clone());
+        world.stage().spawn(TaskOwner::World, async move { operator::watch(&task, &lane, dice).await });
     }
 }
 
-/// Asks for so long, and no longer.
+/// The result of `asked`, or `None` after the time-out.
 async fn within<T>(stage: &Stage, span: Duration, asked: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -43,12 +43,12 @@ async fn within<T>(stage: &Stage, span: Duration, asked: impl Future<Output = T>
     }
 }
 
-/// Writes a command down, by some node; whether that worked is not told.
-async fn command(scene: &Scene, dice: &mut Dice, lane: &SubmitterId, kind: CommandKind, by: &str) {
-    let Some((_, store)) = scene.entrance(dice) else { return };
+/// Writes a command by a random node. The result is ignored.
+async fn command(world: &SharedWorld, dice: &mut Dice, lane: &SubmitterId, kind: CommandKind, by: &str) {
+    let Some((_, store)) = world.random_node(dice) else { return };
     let command = NewCommand { submitter: lane.clone(), kind, issued_by: NodeText::new(by) };
-    let _ = within(scene.stage(), PATIENCE, store.put_commands(&[command])).await;
+    let _ = within(world.stage(), PATIENCE, store.put_commands(&[command])).await;
 }
 
-/// How long anybody waits for an answer.
+/// The time-out of each request of a caller or operator.
 const PATIENCE: Duration = Duration::from_secs(8);

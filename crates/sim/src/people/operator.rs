@@ -1,5 +1,5 @@
-//! An operator: looks at a lane from time to time, and does what the handbook (docs/nonces.md) says. Every store verb
-//! that it calls has a route and a command in the product.
+//! An operator: reads the state of a lane from time to time, and follows the handbook (docs/nonces.md). Every store
+//! verb that an operator calls has a route and a command in the product.
 
 use std::time::Duration;
 
@@ -12,73 +12,75 @@ use gapless_store::{CancelVerdict, TxFilter};
 use super::{PATIENCE, command, within};
 use crate::dice::Dice;
 use crate::history::{Moment, effect_of};
-use crate::world::Scene;
+use crate::world::SharedWorld;
 
-pub(super) async fn watch(scene: &Scene, lane: &SubmitterId, mut dice: Dice) {
+pub(super) async fn watch(world: &SharedWorld, lane: &SubmitterId, mut dice: Dice) {
     loop {
-        scene.stage().sleep(dice.duration(Duration::from_secs(5), Duration::from_secs(20))).await;
-        if scene.is_paused(lane) {
-            if cancel_what_has_happened(scene, lane, &mut dice).await {
-                command(scene, &mut dice, lane, CommandKind::Resume, "operator").await;
+        world.stage().sleep(dice.duration(Duration::from_secs(5), Duration::from_secs(20))).await;
+        if world.is_paused(lane) {
+            if cancel_already_mined(world, lane, &mut dice).await {
+                command(world, &mut dice, lane, CommandKind::Resume, "operator").await;
             }
-        } else if scene.blueprint.plan.people && !scene.faults().is_calm() && dice.permille(50) {
-            command(scene, &mut dice, lane, CommandKind::Pause, "operator").await;
+        } else if world.parts.plan.people && !world.faults().is_calm() && dice.permille(50) {
+            command(world, &mut dice, lane, CommandKind::Pause, "operator").await;
         }
-        if let Some(protection) = protection(scene, lane, &mut dice).await {
-            handle(scene, lane, &protection, &mut dice).await;
+        if let Some(protection) = protection(world, lane, &mut dice).await {
+            handle(world, lane, &protection, &mut dice).await;
         }
     }
 }
 
-/// What is in line, and has happened by a transaction that the database has lost. False if that could not be done: it cannot before the
-/// loss is reconciled, and nobody resumes the lane before it is.
-async fn cancel_what_has_happened(scene: &Scene, lane: &SubmitterId, dice: &mut Dice) -> bool {
-    if scene.blueprint.database.server() == 0 {
+/// Cancels queued intents whose effect is on the chain by a transaction that the database has lost. False if that is
+/// not possible: a lane is resumed only after its loss is reconciled.
+async fn cancel_already_mined(world: &SharedWorld, lane: &SubmitterId, dice: &mut Dice) -> bool {
+    if world.parts.database.server() == 0 {
         return true;
     }
-    let Some((_, store)) = scene.entrance(dice) else { return false };
-    let status = within(scene.stage(), PATIENCE, store.lane_status(std::slice::from_ref(lane))).await;
+    let Some((_, store)) = world.random_node(dice) else { return false };
+    let status = within(world.stage(), PATIENCE, store.lane_status(std::slice::from_ref(lane))).await;
     let Some(Some(status)) = status.and_then(Result::ok).and_then(|lanes| lanes.into_iter().next()) else {
         return false;
     };
     if status.regressed || status.cursor.is_some_and(|cursor| cursor.state.is_store_regressed()) {
         return false;
     }
-    let in_line =
+    let queued =
         TxFilter { submitter: Some(lane.clone()), state: Some(StateName::Queued), limit: 1000, before_seq: None };
-    let Some(Ok(in_line)) = within(scene.stage(), PATIENCE, store.list(&in_line)).await else { return false };
-    let has_happened = |tx: &IntentRecord| match tx.intent.payload() {
-        Payload::Evm(call) => effect_of(&call.data).is_some_and(|effect| scene.blueprint.chain.has_effect(effect)),
+    let Some(Ok(queued)) = within(world.stage(), PATIENCE, store.list(&queued)).await else { return false };
+    let is_on_chain = |tx: &IntentRecord| match tx.intent.payload() {
+        Payload::Evm(call) => effect_of(&call.data).is_some_and(|effect| world.parts.chain.has_effect(effect)),
         Payload::Reservation(_) => false,
     };
-    let done: Vec<TxId> = in_line.iter().filter(|tx| has_happened(tx)).map(|tx| tx.id).collect();
-    let canceled = within(scene.stage(), PATIENCE, store.cancel_queued(&done)).await;
+    let done: Vec<TxId> = queued.iter().filter(|tx| is_on_chain(tx)).map(|tx| tx.id).collect();
+    let canceled = within(world.stage(), PATIENCE, store.cancel_queued(&done)).await;
     let is_there = |verdict: &CancelVerdict| matches!(verdict, CancelVerdict::Regressed);
     canceled.and_then(Result::ok).is_some_and(|verdicts| !verdicts.iter().any(is_there))
 }
 
-/// Looks at the chain as nodes show it: a lane that has nothing to lose by it waits without a word.
-pub(super) async fn watch_chain(scene: &Scene, mut dice: Dice) {
+/// Reads the chain status of the nodes. A lane without work stays IDLE when the chain violates finality, so no cursor
+/// shows it.
+pub(super) async fn watch_chain(world: &SharedWorld, mut dice: Dice) {
     loop {
-        scene.stage().sleep(dice.duration(Duration::from_secs(20), Duration::from_secs(60))).await;
-        if let Some(ProtectCode::ChainRegressed | ProtectCode::DeepReorg) = scene.chain_trouble() {
-            scene.tell(Moment::Operator { what: "the chain is accepted as it is".to_owned() });
-            accept_chain(scene, &mut dice).await;
+        world.stage().sleep(dice.duration(Duration::from_secs(20), Duration::from_secs(60))).await;
+        if let Some(ProtectCode::ChainRegressed | ProtectCode::DeepReorg) = world.finality_violation() {
+            world.tell(Moment::Operator { what: "the chain is accepted as it is".to_owned() });
+            accept_chain(world, &mut dice).await;
         }
     }
 }
 
-async fn accept_chain(scene: &Scene, dice: &mut Dice) {
-    let Some((_, store)) = scene.entrance(dice) else { return };
-    let (chain, by) = (scene.blueprint.chain.id(), NodeText::new("operator"));
-    let _ = within(scene.stage(), PATIENCE, store.forget_head(chain, &by, "the chain is right")).await;
+async fn accept_chain(world: &SharedWorld, dice: &mut Dice) {
+    let Some((_, store)) = world.random_node(dice) else { return };
+    let (chain, by) = (world.parts.chain.id(), NodeText::new("operator"));
+    let _ = within(world.stage(), PATIENCE, store.forget_head(chain, &by, "the chain is right")).await;
 }
 
-async fn protection(scene: &Scene, lane: &SubmitterId, dice: &mut Dice) -> Option<Protection> {
-    let (_, store) = scene.entrance(dice)?;
-    let status = within(scene.stage(), PATIENCE, store.lane_status(std::slice::from_ref(lane))).await?;
+async fn protection(world: &SharedWorld, lane: &SubmitterId, dice: &mut Dice) -> Option<Protection> {
+    let (_, store) = world.random_node(dice)?;
+    let status = within(world.stage(), PATIENCE, store.lane_status(std::slice::from_ref(lane))).await?;
     let status = status.ok()?.into_iter().flatten().next()?;
-    // Nobody runs it, or whoever does has nothing to write, so nobody has put it into PROTECT yet; the API shows it so.
+    // No node runs the lane, or its owner has nothing to write, so its cursor is not in PROTECT yet. The API shows it
+    // so too.
     if status.regressed {
         return Some(Protection::store_regressed());
     }
@@ -88,22 +90,22 @@ async fn protection(scene: &Scene, lane: &SubmitterId, dice: &mut Dice) -> Optio
     }
 }
 
-async fn handle(scene: &Scene, lane: &SubmitterId, protection: &Protection, dice: &mut Dice) {
+async fn handle(world: &SharedWorld, lane: &SubmitterId, protection: &Protection, dice: &mut Dice) {
     let resync = CommandKind::Resync { lost: LostRule::Requeue, dry_run: false };
     match protection.code {
-        // Its ledger does not fit the new chain; the handbook says: a new database.
+        // The ledger does not fit the new chain. The handbook demands a new database.
         ProtectCode::OtherChain => return,
         ProtectCode::ChainRegressed | ProtectCode::DeepReorg => {
-            accept_chain(scene, dice).await;
+            accept_chain(world, dice).await;
         }
         ProtectCode::StoreRegressed => {
-            // What was sent before the loss has to show itself.
-            while scene.has_unknown_pending(lane) {
-                scene.stage().sleep(Duration::from_secs(2)).await;
+            // Transactions that were sent before the loss must be mined or dropped first.
+            while world.has_unknown_pending(lane) {
+                world.stage().sleep(Duration::from_secs(2)).await;
             }
-            if let Some((_, store)) = scene.entrance(dice) {
+            if let Some((_, store)) = world.random_node(dice) {
                 let _ =
-                    within(scene.stage(), PATIENCE, store.declare_reconciled(&NodeText::new("operator"), "looked for"))
+                    within(world.stage(), PATIENCE, store.declare_reconciled(&NodeText::new("operator"), "looked for"))
                         .await;
             }
         }
@@ -111,10 +113,10 @@ async fn handle(scene: &Scene, lane: &SubmitterId, protection: &Protection, dice
     }
     if dice.permille(300) {
         let look = CommandKind::Resync { lost: LostRule::Requeue, dry_run: true };
-        command(scene, dice, lane, look, "operator").await;
+        command(world, dice, lane, look, "operator").await;
     }
-    scene.tell(Moment::Operator { what: format!("{lane} is in PROTECT ({}): resync", protection.code.as_str()) });
-    command(scene, dice, lane, resync, "operator").await;
-    scene.stage().sleep(dice.duration(Duration::from_secs(1), Duration::from_secs(5))).await;
-    command(scene, dice, lane, CommandKind::Unprotect, "operator").await;
+    world.tell(Moment::Operator { what: format!("{lane} is in PROTECT ({}): resync", protection.code.as_str()) });
+    command(world, dice, lane, resync, "operator").await;
+    world.stage().sleep(dice.duration(Duration::from_secs(1), Duration::from_secs(5))).await;
+    command(world, dice, lane, CommandKind::Unprotect, "operator").await;
 }

@@ -13,8 +13,8 @@ use gapless_store::{
 use super::database::{Database, wait_for};
 use crate::fault::{Fault, Faults, Odds};
 use crate::history::{History, Moment};
-use crate::net::{Net, Way};
-use crate::stage::{Home, Stage};
+use crate::net::{Net, TravelTime};
+use crate::stage::{Stage, TaskOwner};
 
 /// The delay before a statement timeout: longer than any statement may take.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,15 +52,15 @@ impl DatabaseConnection {
         net: Net,
         faults: Faults,
         history: History,
-        home: Home,
+        task_owner: TaskOwner,
     ) -> Arc<dyn Store> {
         let inner = database.open(owner);
         let (wakes, changes): (Arc<WakeBoard>, Arc<WakeBoard>) = (Arc::default(), Arc::default());
         let stage = net.stage();
-        stage.spawn(home, pass_on(inner.wakeups(), Arc::clone(&wakes), net.clone(), faults.clone()));
+        stage.spawn(task_owner, pass_on(inner.wakeups(), Arc::clone(&wakes), net.clone(), faults.clone()));
         // No part of a world waits for changes, so no fault is spent on them.
         let no_faults = Faults::new(0, &Odds::new());
-        stage.spawn(home, pass_on(inner.changes(), Arc::clone(&changes), net.clone(), no_faults));
+        stage.spawn(task_owner, pass_on(inner.changes(), Arc::clone(&changes), net.clone(), no_faults));
         let database = database.clone();
         let connection =
             DatabaseConnection { inner: Arc::clone(&inner), database, net, faults, history, wakes, changes };
@@ -79,13 +79,13 @@ impl DatabaseConnection {
     /// Sends a call to the server, runs it there in one moment, and brings the answer back.
     async fn travel<T: Send + 'static>(
         &self,
-        way: Way,
+        travel_time: TravelTime,
         verb: StoreVerb,
         call: PendingCall<T>,
     ) -> Result<T, StoreError> {
         let server = self.database.server();
         let (inner, database) = (Arc::clone(&self.inner), self.database.clone());
-        let answer = self.net.ask(way, move || {
+        let answer = self.net.ask(travel_time, move || {
             if database.server() != server {
                 return Err(StoreError::Unavailable(ConnectionError("terminating connection").into()));
             }
@@ -101,24 +101,24 @@ impl DatabaseConnection {
     /// Runs a write whose answer is lost. The call may reach the database or not.
     async fn lose_answer<T: Send + 'static>(
         &self,
-        way: Way,
+        travel_time: TravelTime,
         verb: StoreVerb,
         call: PendingCall<T>,
     ) -> Result<T, StoreError> {
         let (arrives, late) = self.net.roll(|dice| (dice.permille(700), dice.latency(Duration::from_millis(300))));
         if arrives && verb.kind() == VerbKind::Commit {
             // The next load of the lane waits for this commit in a real database, so the commit ends before the error.
-            drop(self.travel(way, verb, call).await?);
+            drop(self.travel(travel_time, verb, call).await?);
         } else if arrives {
             // The database may execute the call long after the caller has heard that the connection is gone.
-            let way = Way { there: way.there + late, ..way };
+            let travel_time = TravelTime { there: travel_time.there + late, ..travel_time };
             tokio::select! {
                 biased;
-                done = self.travel(way, verb, call) => drop(done?),
-                () = self.stage().sleep(way.there / 2) => {}
+                done = self.travel(travel_time, verb, call) => drop(done?),
+                () = self.stage().sleep(travel_time.there / 2) => {}
             }
         } else {
-            self.stage().sleep(way.there + way.back).await;
+            self.stage().sleep(travel_time.there + travel_time.back).await;
         }
         Err(interrupted(verb, "connection reset by peer"))
     }
@@ -132,10 +132,10 @@ impl StoreFaults for DatabaseConnection {
         call: PendingCall<T>,
     ) -> Result<T, StoreError> {
         let writes = verb.kind() != VerbKind::Read;
-        let mut way = self.net.way();
+        let mut travel_time = self.net.travel_time();
         if self.faults.strikes(Fault::StoreSlow) {
             self.struck(Fault::StoreSlow, verb);
-            way.there += self.net.roll(|dice| dice.duration(Duration::from_secs(1), Duration::from_secs(14)));
+            travel_time.there += self.net.roll(|dice| dice.duration(Duration::from_secs(1), Duration::from_secs(14)));
         }
         if self.faults.strikes(Fault::StatementTimeout) {
             self.struck(Fault::StatementTimeout, verb);
@@ -144,14 +144,14 @@ impl StoreFaults for DatabaseConnection {
         }
         if writes && self.faults.strikes(Fault::CommitRefused) {
             self.struck(Fault::CommitRefused, verb);
-            self.stage().sleep(way.there + way.back).await;
+            self.stage().sleep(travel_time.there + travel_time.back).await;
             return Err(StoreError::Unavailable(ConnectionError("could not serialize access").into()));
         }
         if writes && self.faults.strikes(Fault::AnswerLost) {
             self.struck(Fault::AnswerLost, verb);
-            return self.lose_answer(way, verb, call).await;
+            return self.lose_answer(travel_time, verb, call).await;
         }
-        self.travel(way, verb, call).await
+        self.travel(travel_time, verb, call).await
     }
 
     async fn commit(&self, store: &FaultyStore<Self>, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
@@ -237,12 +237,12 @@ async fn pass_on(mut from: Wakeups, to: Arc<WakeBoard>, net: Net, faults: Faults
         if faults.strikes(Fault::WakeupDoubled) {
             let (again, to, stage) = (wakeup.clone(), Arc::clone(&to), net.stage().clone());
             let later = net.roll(|dice| dice.latency(Duration::from_millis(500)));
-            net.stage().spawn(Home::World, async move {
+            net.stage().spawn(TaskOwner::World, async move {
                 stage.sleep(later).await;
                 to.post(&again);
             });
         }
-        net.stage().sleep(net.way().there).await;
+        net.stage().sleep(net.travel_time().there).await;
         to.post(&wakeup);
     }
 }

@@ -1,4 +1,4 @@
-//! One database: the real model or the real SQLite store, in memory.
+//! The database of a world: the real model or the real SQLite store, in memory.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,38 +11,38 @@ use gapless_store::{DatabaseClock, Model, Snapshot, Store, StoreError};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 
 use crate::history::{History, Moment};
-use crate::plan::StoreKind;
 use crate::stage::Stage;
+use crate::world_spec::StoreKind;
 
-/// Clones share it.
+/// A handle of the database. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Database(Arc<Inner>);
+pub(crate) struct Database(Arc<DatabaseInner>);
 
 #[derive(Debug)]
-struct Inner {
-    engine: Engine,
+struct DatabaseInner {
+    engine: Backend,
     clock: Arc<SkewedClock>,
     standby: Mutex<Standby>,
     history: History,
 }
 
 #[derive(Debug)]
-enum Engine {
+enum Backend {
     Model(Model),
     Sqlite(SqliteStore),
 }
 
-/// What the standby has got so far, and how often it has taken over.
+/// The standby: its last copy of the data, and the number of its takeovers.
 #[derive(Debug, Default)]
 struct Standby {
-    /// With the length of the history at that moment.
+    /// The copy, and the length of the history at that moment.
     behind: Option<(Snapshot, usize)>,
     takeovers: u32,
-    /// Takeovers that some process has noticed by the server's identity.
+    /// Takeovers that a process has noticed by the server's identity.
     noticed: u32,
 }
 
-/// The database's own clock: true time, and whatever somebody has set it to.
+/// The database's own clock: the simulated time plus an offset that faults change.
 #[derive(Debug)]
 pub(crate) struct SkewedClock {
     stage: Stage,
@@ -63,25 +63,25 @@ impl Database {
         stage: &Stage,
         history: &History,
     ) -> Result<Database, StoreError> {
-        /// Some day in this century.
+        /// A date in this century, in microseconds.
         const START: i64 = 1_900_000_000_000_000;
         let clock = Arc::new(SkewedClock { stage: stage.clone(), offset: AtomicI64::new(START) });
         let as_clock = Arc::clone(&clock) as Arc<dyn DatabaseClock>;
         let engine = match kind {
-            StoreKind::Model => Engine::Model(Model::new(terms, as_clock)),
+            StoreKind::Model => Backend::Model(Model::new(terms, as_clock)),
             StoreKind::Sqlite => {
                 let options = SqliteOptions { lease: terms, clock: as_clock, ..SqliteOptions::default() };
-                Engine::Sqlite(SqliteStore::open(Location::Memory, OwnerId::new("nobody", 0), options)?)
+                Backend::Sqlite(SqliteStore::open(Location::Memory, OwnerId::new("nobody", 0), options)?)
             }
         };
-        Ok(Database(Arc::new(Inner { engine, clock, standby: Mutex::default(), history: history.clone() })))
+        Ok(Database(Arc::new(DatabaseInner { engine, clock, standby: Mutex::default(), history: history.clone() })))
     }
 
-    /// Straight to it, for a process that starts now.
+    /// A direct connection, without a network, for one owner.
     pub(crate) fn open(&self, owner: OwnerId) -> Arc<dyn Store> {
         match &self.0.engine {
-            Engine::Model(model) => Arc::new(model.node(owner)),
-            Engine::Sqlite(store) => Arc::new(store.for_owner(owner)),
+            Backend::Model(model) => Arc::new(model.node(owner)),
+            Backend::Sqlite(store) => Arc::new(store.for_owner(owner)),
         }
     }
 
@@ -89,23 +89,23 @@ impl Database {
         self.0.clock.now()
     }
 
-    /// Somebody has set the clock.
+    /// Sets the clock ahead or back.
     pub(crate) fn jump(&self, by: Duration, ahead: bool) {
         let micros = i64::try_from(by.as_micros()).unwrap_or(0);
         self.0.clock.offset.fetch_add(if ahead { micros } else { -micros }, Ordering::Relaxed);
     }
 
-    /// The standby has got everything up to now.
+    /// Copies all data to the standby.
     pub(crate) fn replicate(&self) {
-        if let Engine::Model(model) = &self.0.engine {
+        if let Backend::Model(model) = &self.0.engine {
             self.standby().behind = Some((model.snapshot(), self.0.history.len()));
         }
     }
 
-    /// The standby takes over, with what it has. False if there is none.
+    /// The standby takes over with the data that it has. False if it has none.
     pub(crate) fn fail_over(&self) -> bool {
         let mut standby = self.standby();
-        let (Engine::Model(model), Some((snapshot, since))) = (&self.0.engine, standby.behind.take()) else {
+        let (Backend::Model(model), Some((snapshot, since))) = (&self.0.engine, standby.behind.take()) else {
             return false;
         };
         standby.takeovers += 1;
@@ -114,12 +114,12 @@ impl Database {
         true
     }
 
-    /// How often another server has taken over: a connection does not outlive it.
+    /// The number of takeovers. A connection ends at a takeover.
     pub(crate) fn server(&self) -> u32 {
         self.standby().takeovers
     }
 
-    /// Somebody connects to this server, and sees whether it is the one that the ledger was written on.
+    /// Called at each new connection: declares the loss if the server is not the one that the ledger was written on.
     pub(crate) fn greet(&self, inner: &dyn Store) {
         let is_news = {
             let mut standby = self.standby();
@@ -128,7 +128,7 @@ impl Database {
             is_news
         };
         if is_news && !gapless_domain::mistakes::made(gapless_domain::mistakes::Mistake::NoEpoch) {
-            // The model cannot fail at this.
+            // The model cannot fail here.
             let _ = wait_for(inner.declare_lost(&NodeText::new("store"), "another server than before"));
         }
     }
@@ -138,10 +138,10 @@ impl Database {
     }
 }
 
-/// The thread that waits; SQLite works in one of its own, and answers before anything else happens in this world.
-struct Waiting(Thread);
+/// Wakes the waiting thread. SQLite works on its own thread and answers before this world goes on.
+struct ThreadWaker(Thread);
 
-impl Wake for Waiting {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
@@ -149,7 +149,7 @@ impl Wake for Waiting {
 
 pub(crate) fn wait_for<T>(verb: impl Future<Output = T>) -> T {
     let mut verb = std::pin::pin!(verb);
-    let waker = Waker::from(Arc::new(Waiting(thread::current())));
+    let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
     loop {
         match verb.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(done) => return done,

@@ -1,7 +1,7 @@
 //! The database of a world, and the connections of nodes to it.
 //!
-//! - `database`: the model or SQLite, its clock, and the standby that may replace it
-//! - `connection`: the connection of one node: requests travel, are slow, fail, or lose their answers
+//! - `database`: the model or SQLite, its clock, and the standby that may take over
+//! - `connection`: the connection of one process: requests travel, are slow, fail, or lose their answers
 
 mod connection;
 mod database;

@@ -74,12 +74,12 @@ struct HeldReservation {
     nonce: u64,
     lock_owner: String,
     locked_until: String,
-    stage: Mutex<Stage>,
+    stage: Mutex<ReservationStage>,
 }
 
 /// State of a reservation.
 #[derive(Clone, Debug)]
-enum Stage {
+enum ReservationStage {
     Lent,
     /// Bytes were sent, and the result is not known yet.
     Asked,
@@ -121,7 +121,7 @@ impl Client {
             Err(error) => Some(error),
         };
         match (keeper.0.stage(), source) {
-            (Stage::Lent | Stage::Over, Some(refusal)) => {
+            (ReservationStage::Lent | ReservationStage::Over, Some(refusal)) => {
                 keeper.give_back().await;
                 Err(WithNonceError::Refused(refusal))
             }
@@ -153,7 +153,7 @@ impl Client {
             nonce,
             lock_owner: reserved.lock_owner,
             locked_until,
-            stage: Mutex::new(Stage::Lent),
+            stage: Mutex::new(ReservationStage::Lent),
         })
     }
 }
@@ -185,17 +185,17 @@ impl NonceContext {
     pub async fn submit(&self, raw: &[u8]) -> Result<ReservationResult, ClientError> {
         let held = &self.0;
         let before = held.stage();
-        if let Stage::Used(result) = before {
+        if let ReservationStage::Used(result) = before {
             return Ok(result);
         }
         let raw = format!("0x{}", raw.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
         let request = SubmitRequest { lock_owner: held.lock_owner.clone(), raw };
-        held.set(Stage::Asked);
+        held.set(ReservationStage::Asked);
         let mut hand_ins = 1;
         loop {
             match held.client.submit_nonce(&held.submitter, held.nonce, &request, None).await {
                 Ok(result) if result.state == CommandState::Done => {
-                    held.set(Stage::Used(result.clone()));
+                    held.set(ReservationStage::Used(result.clone()));
                     return Ok(result);
                 }
                 Ok(open) if hand_ins == MAX_HAND_INS => return Ok(open),
@@ -205,8 +205,8 @@ impl NonceContext {
                     let lost = lost == Some(ProblemCode::ReservationLost);
                     // A refusal does not undo an earlier submit. After a submit that became durable, the client cannot
                     // know whether the lane executed it.
-                    if matches!(before, Stage::Lent) && error.is_refusal() && hand_ins == 1 {
-                        held.set(if lost { Stage::Over } else { Stage::Lent });
+                    if matches!(before, ReservationStage::Lent) && error.is_refusal() && hand_ins == 1 {
+                        held.set(if lost { ReservationStage::Over } else { ReservationStage::Lent });
                     }
                     return Err(error);
                 }
@@ -219,13 +219,13 @@ impl Keeper {
     async fn give_back(&self) -> NonceFate {
         let held = &self.0;
         match held.stage() {
-            Stage::Used(result) => NonceFate::Used(result),
-            Stage::Asked => NonceFate::Unknown,
-            Stage::Over => NonceFate::Released,
-            Stage::Lent => {
+            ReservationStage::Used(result) => NonceFate::Used(result),
+            ReservationStage::Asked => NonceFate::Unknown,
+            ReservationStage::Over => NonceFate::Released,
+            ReservationStage::Lent => {
                 let released = held.release().await;
                 // The reservation is finished either way: a second release from the drop would get the same answer.
-                held.set(Stage::Over);
+                held.set(ReservationStage::Over);
                 released.map_or_else(NonceFate::NotReleased, |_| NonceFate::Released)
             }
         }
@@ -234,11 +234,11 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        if !matches!(self.0.stage(), Stage::Lent) {
+        if !matches!(self.0.stage(), ReservationStage::Lent) {
             return;
         }
         let held = Arc::clone(&self.0);
-        held.set(Stage::Over);
+        held.set(ReservationStage::Over);
         // Without a runtime no request can be sent; the hold ends by itself.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
@@ -253,11 +253,11 @@ impl HeldReservation {
         self.client.release_nonce(&self.submitter, self.nonce, &self.lock_owner, None).await
     }
 
-    fn stage(&self) -> Stage {
+    fn stage(&self) -> ReservationStage {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, stage: Stage) {
+    fn set(&self, stage: ReservationStage) {
         *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = stage;
     }
 }

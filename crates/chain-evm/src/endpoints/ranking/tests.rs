@@ -7,7 +7,7 @@ fn at(head: u64) -> EndpointFacts {
     let now = now();
     let head = ReportedHead { number: head, hash: None, reported_at: now, changed_at: now, has_header: true };
     EndpointFacts {
-        view: EndpointView {
+        view: EndpointSnapshot {
             connectivity: Connectivity::Up,
             weight: 1,
             is_retry_due: true,
@@ -23,7 +23,7 @@ fn at(head: u64) -> EndpointFacts {
     }
 }
 
-fn but(mut facts: EndpointFacts, change: impl FnOnce(&mut EndpointView)) -> EndpointFacts {
+fn but(mut facts: EndpointFacts, change: impl FnOnce(&mut EndpointSnapshot)) -> EndpointFacts {
     change(&mut facts.view);
     facts
 }

@@ -4,9 +4,9 @@ use alloy_primitives::{Address, Bytes, U256, hex};
 use serde_json::{Value, json};
 
 use crate::case::Case;
+use crate::case_env::{BALANCE, CaseEnv, show, without_head};
 use crate::contracts::{LOGGER, LOOPER, REVERTER, revert_reason};
-use crate::node::Failure;
-use crate::stage::{BALANCE, Stage, show, without_head};
+use crate::node::CallFailure;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -14,7 +14,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("call of an account without code", no_code, "0x"),
         Case::new(
             "call that reverts with a reason",
-            |stage| reverts(stage, "eth_call", revert_reason("no luck")),
+            |env| reverts(env, "eth_call", revert_reason("no luck")),
             "3: execution reverted: no luck; data same",
         )
         .hardhat(
@@ -24,7 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
         ),
         Case::new(
             "call that reverts with data that is no reason",
-            |stage| reverts(stage, "eth_call", Bytes::from_static(&[0x12, 0x34, 0x56, 0x78])),
+            |env| reverts(env, "eth_call", Bytes::from_static(&[0x12, 0x34, 0x56, 0x78])),
             "3: execution reverted; data same",
         )
         .anvil("3: execution reverted: 4Vx; data same")
@@ -36,7 +36,7 @@ pub(crate) fn cases() -> Vec<Case> {
         ),
         Case::new(
             "call that reverts with nothing",
-            |stage| reverts(stage, "eth_call", Bytes::new()),
+            |env| reverts(env, "eth_call", Bytes::new()),
             "3: execution reverted; data same",
         )
         .hardhat(
@@ -54,7 +54,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("estimate of a contract", contract_estimate, "enough and no more"),
         Case::new(
             "estimate of what reverts with a reason",
-            |stage| reverts(stage, "eth_estimateGas", revert_reason("no luck")),
+            |env| reverts(env, "eth_estimateGas", revert_reason("no luck")),
             "3: execution reverted: no luck; data same",
         )
         .hardhat(
@@ -64,7 +64,7 @@ pub(crate) fn cases() -> Vec<Case> {
         ),
         Case::new(
             "estimate of more value than there is",
-            |stage| no_funds(stage, json!({})),
+            |env| no_funds(env, json!({})),
             "-32000: failed with 30000000 gas: insufficient funds for gas * price + value: address ACCOUNT have \
              100000000000000000000 want 100000000000000000001",
         )
@@ -72,7 +72,7 @@ pub(crate) fn cases() -> Vec<Case> {
         .hardhat("0x5209"),
         Case::new(
             "estimate of more value than there is, with a price",
-            |stage| no_funds(stage, json!({ "gasPrice": "0x77359400" })),
+            |env| no_funds(env, json!({ "gasPrice": "0x77359400" })),
             "-32000: insufficient funds for transfer",
         )
         .anvil("0x5208")
@@ -80,22 +80,22 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-fn call(stage: &Stage<'_>, method: &str, to: Address, data: &Bytes) -> Result<Value, Failure> {
-    stage.call(method, json!([{ "from": stage.account.address, "to": to, "input": data }, "latest"]))
+fn call(env: &CaseEnv<'_>, method: &str, to: Address, data: &Bytes) -> Result<Value, CallFailure> {
+    env.call(method, json!([{ "from": env.account.address, "to": to, "input": data }, "latest"]))
 }
 
-fn returns(stage: &Stage<'_>) -> String {
-    let contract = stage.contract(&LOGGER);
-    show(&call(stage, "eth_call", contract, &Bytes::from_static(&[0x12, 0x34])))
+fn returns(env: &CaseEnv<'_>) -> String {
+    let contract = env.contract(&LOGGER);
+    show(&call(env, "eth_call", contract, &Bytes::from_static(&[0x12, 0x34])))
 }
 
-fn no_code(stage: &Stage<'_>) -> String {
-    show(&call(stage, "eth_call", stage.poor.address, &Bytes::from_static(&[0x12, 0x34])))
+fn no_code(env: &CaseEnv<'_>) -> String {
+    show(&call(env, "eth_call", env.poor.address, &Bytes::from_static(&[0x12, 0x34])))
 }
 
-fn reverts(stage: &Stage<'_>, method: &str, with: Bytes) -> String {
-    let contract = stage.contract(&REVERTER);
-    match call(stage, method, contract, &with) {
+fn reverts(env: &CaseEnv<'_>, method: &str, with: Bytes) -> String {
+    let contract = env.contract(&REVERTER);
+    match call(env, method, contract, &with) {
         Ok(value) => show(&Ok(value)),
         Err(error) => {
             let data = match &error.data {
@@ -108,55 +108,55 @@ fn reverts(stage: &Stage<'_>, method: &str, with: Bytes) -> String {
     }
 }
 
-fn out_of_gas(stage: &Stage<'_>) -> String {
-    let contract = stage.contract(&LOOPER);
-    stage.show("eth_call", json!([{ "to": contract, "gas": "0x186a0" }, "latest"]))
+fn out_of_gas(env: &CaseEnv<'_>) -> String {
+    let contract = env.contract(&LOOPER);
+    env.show("eth_call", json!([{ "to": contract, "gas": "0x186a0" }, "latest"]))
 }
 
 /// A call at an earlier block. The contract answers 1, and its code is removed later.
-fn earlier(stage: &Stage<'_>) -> String {
-    let contract = stage.contract(&hex!("60015f5360015ff3"));
-    let block = stage.ok("eth_getBlockByNumber", json!(["latest", false]));
-    stage.mine();
-    stage.ok("hardhat_setCode", json!([contract, "0x"]));
-    stage.mine();
-    let at = |id: Value| stage.show("eth_call", json!([{ "to": contract }, id]));
+fn earlier(env: &CaseEnv<'_>) -> String {
+    let contract = env.contract(&hex!("60015f5360015ff3"));
+    let block = env.ok("eth_getBlockByNumber", json!(["latest", false]));
+    env.mine();
+    env.ok("hardhat_setCode", json!([contract, "0x"]));
+    env.mine();
+    let at = |id: Value| env.show("eth_call", json!([{ "to": contract }, id]));
     let (number, hash) = (at(block["number"].clone()), at(json!({ "blockHash": block["hash"] })));
     format!("{number} by number, {hash} by hash, {} now", at(json!("latest")))
 }
 
-fn future(stage: &Stage<'_>) -> String {
-    let shown = stage.show("eth_call", json!([{ "to": stage.poor.address }, "0xffffff"]));
-    without_head(&shown, stage.head())
+fn future(env: &CaseEnv<'_>) -> String {
+    let shown = env.show("eth_call", json!([{ "to": env.poor.address }, "0xffffff"]));
+    without_head(&shown, env.head())
 }
 
-fn estimate(stage: &Stage<'_>) -> String {
-    stage.show("eth_estimateGas", json!([{ "from": stage.account.address, "to": stage.poor.address, "value": "0x1" }]))
+fn estimate(env: &CaseEnv<'_>) -> String {
+    env.show("eth_estimateGas", json!([{ "from": env.account.address, "to": env.poor.address, "value": "0x1" }]))
 }
 
 /// The estimate must suffice and be close to the gas used. It may differ between nodes.
-fn contract_estimate(stage: &Stage<'_>) -> String {
-    let contract = stage.contract(&LOGGER);
-    let estimate = crate::stage::number(&call(stage, "eth_estimateGas", contract, &Bytes::from_static(&[1])).unwrap());
-    let hash = stage.sent(&stage.signed(alloy_consensus::TxEip1559 {
+fn contract_estimate(env: &CaseEnv<'_>) -> String {
+    let contract = env.contract(&LOGGER);
+    let estimate = crate::case_env::number(&call(env, "eth_estimateGas", contract, &Bytes::from_static(&[1])).unwrap());
+    let hash = env.sent(&env.signed(alloy_consensus::TxEip1559 {
         to: contract.into(),
         value: U256::ZERO,
         gas_limit: estimate,
         input: Bytes::from_static(&[1]),
-        ..stage.payment(1)
+        ..env.payment(1)
     }));
-    stage.mine();
-    let receipt = stage.receipt(hash);
-    let used = crate::stage::number(&receipt["gasUsed"]);
+    env.mine();
+    let receipt = env.receipt(hash);
+    let used = crate::case_env::number(&receipt["gasUsed"]);
     let close = estimate <= used + used / 10;
     if receipt["status"] == "0x1" && close { "enough and no more".to_owned() } else { format!("{estimate}: {receipt}") }
 }
 
-fn no_funds(stage: &Stage<'_>, mut request: Value) -> String {
-    let account = stage.account.address;
+fn no_funds(env: &CaseEnv<'_>, mut request: Value) -> String {
+    let account = env.account.address;
     request["from"] = json!(account);
-    request["to"] = json!(stage.poor.address);
+    request["to"] = json!(env.poor.address);
     request["value"] = json!(U256::from(BALANCE) + U256::ONE);
-    let shown = stage.show("eth_estimateGas", json!([request]));
+    let shown = env.show("eth_estimateGas", json!([request]));
     shown.replace(&account.to_string(), "ACCOUNT").replace(&account.to_string().to_lowercase(), "ACCOUNT")
 }

@@ -5,82 +5,66 @@ use alloy_primitives::{Address, B256, Bytes, TxKind, U256, hex};
 use serde_json::{Value, json};
 
 use crate::case::Case;
+use crate::case_env::{CaseEnv, number};
 use crate::contracts::{LOGGER, LOOPER, REVERTER, deploy};
-use crate::stage::{Stage, number};
 
 const GAS: u64 = 100_000;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        Case::new(
-            "contract is made",
-            made,
-            "status 0x1, address as computed, to null, code there",
-        ),
+        Case::new("contract is made", made, "status 0x1, address as computed, to null, code there"),
         Case::new(
             "transaction that reverts",
-            |stage| failed(stage, &REVERTER),
+            |env| failed(env, &REVERTER),
             "status 0x0, logs 0, all gas used false, count 0x2",
         ),
         Case::new(
             "transaction that runs out of gas",
-            |stage| failed(stage, &LOOPER),
+            |env| failed(env, &LOOPER),
             "status 0x0, logs 0, all gas used true, count 0x2",
         ),
-        Case::new(
-            "storage",
-            storage,
-            "0x0000000000000000000000000000000000000000000000000000000000000007",
-        ),
-        Case::new(
-            "logs in the receipt",
-            receipt_logs,
-            "1 log, topic 0x2a, data 0xbeef, removed false",
-        ),
+        Case::new("storage", storage, "0x0000000000000000000000000000000000000000000000000000000000000007"),
+        Case::new("logs in the receipt", receipt_logs, "1 log, topic 0x2a, data 0xbeef, removed false"),
         Case::new(
             "logs by address",
-            |stage| logs(stage, |at, contract| json!({ "fromBlock": at, "toBlock": at, "address": contract })),
+            |env| logs(env, |at, contract| json!({ "fromBlock": at, "toBlock": at, "address": contract })),
             "1",
         ),
         Case::new(
             "logs by address and topic",
-            |stage| {
-                logs(
-                    stage,
-                    |at, contract| json!({ "fromBlock": at, "toBlock": at, "address": [contract], "topics": [[topic()]] }),
-                )
+            |env| {
+                logs(env, |at, contract| {
+                    let topics = json!([[topic()]]);
+                    json!({ "fromBlock": at, "toBlock": at, "address": [contract], "topics": topics })
+                })
             },
             "1",
         ),
         Case::new(
             "logs by another topic",
-            |stage| {
-                logs(
-                    stage,
-                    |at, contract| json!({ "fromBlock": at, "toBlock": at, "address": contract, "topics": [B256::ZERO] }),
-                )
+            |env| {
+                logs(env, |at, contract| {
+                    let topics = json!([B256::ZERO]);
+                    json!({ "fromBlock": at, "toBlock": at, "address": contract, "topics": topics })
+                })
             },
             "0",
         ),
         Case::new(
             "logs by a topic at a place that they do not have",
-            |stage| {
-                logs(
-                    stage,
-                    |at, contract| json!({ "fromBlock": at, "toBlock": at, "address": contract, "topics": [null, null] }),
-                )
+            |env| {
+                logs(env, |at, contract| {
+                    let topics = json!([null, null]);
+                    json!({ "fromBlock": at, "toBlock": at, "address": contract, "topics": topics })
+                })
             },
             "0",
         )
         .anvil("1"),
-        Case::new(
-            "logs of a block by its hash",
-            logs_by_hash,
-            "1",
-        ),
+        Case::new("logs of a block by its hash", logs_by_hash, "1"),
         Case::new(
             "logs of a range that runs backwards",
-            |stage| logs(stage, |_, _| json!({ "fromBlock": "0x2", "toBlock": "0x1" })),
+            |env| logs(env, |_, _| json!({ "fromBlock": "0x2", "toBlock": "0x1" })),
             "-32602: invalid block range params",
         )
         .anvil("0")
@@ -100,52 +84,52 @@ fn topic() -> B256 {
     B256::with_last_byte(0x2a)
 }
 
-fn send_to(stage: &Stage<'_>, contract: Address) -> Value {
-    let hash = stage.sent(&stage.signed(TxEip1559 {
+fn send_to(env: &CaseEnv<'_>, contract: Address) -> Value {
+    let hash = env.sent(&env.signed(TxEip1559 {
         to: TxKind::Call(contract),
         value: U256::ZERO,
         gas_limit: GAS,
         input: Bytes::from_static(&hex!("beef")),
-        ..stage.payment(1)
+        ..env.payment(1)
     }));
-    stage.mine();
-    stage.receipt(hash)
+    env.mine();
+    env.receipt(hash)
 }
 
-fn made(stage: &Stage<'_>) -> String {
+fn made(env: &CaseEnv<'_>) -> String {
     let tx =
-        TxEip1559 { to: TxKind::Create, value: U256::ZERO, gas_limit: GAS, input: deploy(&LOGGER), ..stage.payment(0) };
-    let hash = stage.sent(&stage.signed(tx));
-    stage.mine();
-    let receipt = stage.receipt(hash);
+        TxEip1559 { to: TxKind::Create, value: U256::ZERO, gas_limit: GAS, input: deploy(&LOGGER), ..env.payment(0) };
+    let hash = env.sent(&env.signed(tx));
+    env.mine();
+    let receipt = env.receipt(hash);
     let made: Address = serde_json::from_value(receipt["contractAddress"].clone()).unwrap();
-    let place = if made == stage.account.address.create(0) { "as computed" } else { "another" };
-    let code = stage.show("eth_getCode", json!([made, "latest"]));
+    let place = if made == env.account.address.create(0) { "as computed" } else { "another" };
+    let code = env.show("eth_getCode", json!([made, "latest"]));
     let code = if code == hex::encode_prefixed(LOGGER) { "there" } else { "another" };
     format!("status {}, address {place}, to {}, code {code}", receipt["status"].as_str().unwrap(), receipt["to"])
 }
 
-fn failed(stage: &Stage<'_>, code: &[u8]) -> String {
-    let contract = stage.contract(code);
-    let receipt = send_to(stage, contract);
+fn failed(env: &CaseEnv<'_>, code: &[u8]) -> String {
+    let contract = env.contract(code);
+    let receipt = send_to(env, contract);
     format!(
         "status {}, logs {}, all gas used {}, count {}",
         receipt["status"].as_str().unwrap(),
         receipt["logs"].as_array().unwrap().len(),
         number(&receipt["gasUsed"]) == GAS,
-        stage.count(stage.account.address, "latest")
+        env.count(env.account.address, "latest")
     )
 }
 
-fn storage(stage: &Stage<'_>) -> String {
-    let contract = stage.contract(&LOGGER);
-    send_to(stage, contract);
-    stage.show("eth_getStorageAt", json!([contract, "0x0", "latest"]))
+fn storage(env: &CaseEnv<'_>) -> String {
+    let contract = env.contract(&LOGGER);
+    send_to(env, contract);
+    env.show("eth_getStorageAt", json!([contract, "0x0", "latest"]))
 }
 
-fn receipt_logs(stage: &Stage<'_>) -> String {
-    let contract = stage.contract(&LOGGER);
-    let receipt = send_to(stage, contract);
+fn receipt_logs(env: &CaseEnv<'_>) -> String {
+    let contract = env.contract(&LOGGER);
+    let receipt = send_to(env, contract);
     let logs = receipt["logs"].as_array().unwrap();
     let log = &logs[0];
     let name = if log["topics"] == json!([topic()]) { "0x2a" } else { "another" };
@@ -153,25 +137,25 @@ fn receipt_logs(stage: &Stage<'_>) -> String {
 }
 
 /// The number of logs that a filter finds. The filter is made from the block and the contract of one log.
-fn logs(stage: &Stage<'_>, filter: fn(&Value, Address) -> Value) -> String {
-    let contract = stage.contract(&LOGGER);
-    let receipt = send_to(stage, contract);
-    found(stage, filter(&receipt["blockNumber"], contract))
+fn logs(env: &CaseEnv<'_>, filter: fn(&Value, Address) -> Value) -> String {
+    let contract = env.contract(&LOGGER);
+    let receipt = send_to(env, contract);
+    found(env, filter(&receipt["blockNumber"], contract))
 }
 
-fn found(stage: &Stage<'_>, filter: Value) -> String {
-    match stage.call("eth_getLogs", json!([filter])) {
+fn found(env: &CaseEnv<'_>, filter: Value) -> String {
+    match env.call("eth_getLogs", json!([filter])) {
         Ok(logs) => logs.as_array().unwrap().len().to_string(),
-        error => crate::stage::show(&error),
+        error => crate::case_env::show(&error),
     }
 }
 
-fn logs_by_hash(stage: &Stage<'_>) -> String {
-    let contract = stage.contract(&LOGGER);
-    let receipt = send_to(stage, contract);
-    found(stage, json!({ "blockHash": receipt["blockHash"], "address": contract }))
+fn logs_by_hash(env: &CaseEnv<'_>) -> String {
+    let contract = env.contract(&LOGGER);
+    let receipt = send_to(env, contract);
+    found(env, json!({ "blockHash": receipt["blockHash"], "address": contract }))
 }
 
-fn hash_and_range(stage: &Stage<'_>) -> String {
-    found(stage, json!({ "blockHash": B256::ZERO, "fromBlock": "0x1" }))
+fn hash_and_range(env: &CaseEnv<'_>) -> String {
+    found(env, json!({ "blockHash": B256::ZERO, "fromBlock": "0x1" }))
 }

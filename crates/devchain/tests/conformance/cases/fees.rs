@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::case::Case;
-use crate::stage::{Stage, accepted, number, show, without_head};
+use crate::case_env::{CaseEnv, accepted, number, show, without_head};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -22,7 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
         .hardhat("-32000: Received invalid block tag 16777215. Latest block number is HEAD"),
         Case::new(
             "percentiles that fall",
-            |stage| falling(stage, json!([50.0, 20.0])),
+            |env| falling(env, json!([50.0, 20.0])),
             "-32000: invalid reward percentile: #0:50.000000 >= #1:20.000000",
         )
         .anvil("accepted")
@@ -32,7 +32,7 @@ pub(crate) fn cases() -> Vec<Case> {
         ),
         Case::new(
             "percentile above 100",
-            |stage| falling(stage, json!([101.0])),
+            |env| falling(env, json!([101.0])),
             "-32000: invalid reward percentile: 101.000000",
         )
         .anvil("accepted")
@@ -43,12 +43,12 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("last base fee is the next block's", next_base_fee, "true"),
         Case::new(
             "gas price is a quantity",
-            |stage| (number(&stage.ok("eth_gasPrice", json!([]))) > 0).to_string(),
+            |env| (number(&env.ok("eth_gasPrice", json!([]))) > 0).to_string(),
             "true",
         ),
         Case::new(
             "tip is a quantity",
-            |stage| (number(&stage.ok("eth_maxPriorityFeePerGas", json!([]))) > 0).to_string(),
+            |env| (number(&env.ok("eth_maxPriorityFeePerGas", json!([]))) > 0).to_string(),
             "true",
         ),
     ]
@@ -60,70 +60,70 @@ fn length(value: &Value) -> usize {
 
 /// The fee history of the head. anvil updates its history after it has answered the mining call, so the read is
 /// repeated until the history contains the head.
-fn of_head(stage: &Stage<'_>, percentiles: Value) -> Value {
+fn of_head(env: &CaseEnv<'_>, percentiles: Value) -> Value {
     const TRIES: usize = 500;
-    let head = stage.ok("eth_getBlockByNumber", json!(["latest", false]));
-    let ask = |_| stage.ok("eth_feeHistory", json!(["0x1", "latest", percentiles]));
+    let head = env.ok("eth_getBlockByNumber", json!(["latest", false]));
+    let ask = |_| env.ok("eth_feeHistory", json!(["0x1", "latest", percentiles]));
     let knows = |history: &Value| {
         let ratio = number(&head["gasUsed"]) as f64 / number(&head["gasLimit"]) as f64;
         let told = history["gasUsedRatio"][0].as_f64().unwrap_or(-1.0);
         history["baseFeePerGas"][0] == head["baseFeePerGas"] && (told - ratio).abs() < 1e-9
     };
-    (0..TRIES).map(ask).find(knows).expect("the history never came to the head")
+    (0..TRIES).map(ask).find(knows).expect("the fee history did not reach the head")
 }
 
-fn history(stage: &Stage<'_>) -> String {
-    stage.mine();
-    of_head(stage, json!([]));
-    stage.mine();
-    of_head(stage, json!([]));
-    let history = stage.ok("eth_feeHistory", json!(["0x2", "latest", [25.0, 75.0]]));
+fn history(env: &CaseEnv<'_>) -> String {
+    env.mine();
+    of_head(env, json!([]));
+    env.mine();
+    of_head(env, json!([]));
+    let history = env.ok("eth_feeHistory", json!(["0x2", "latest", [25.0, 75.0]]));
     format!(
         "base fees {}, ratios {}, rewards {} of {}, oldest is right {}",
         length(&history["baseFeePerGas"]),
         length(&history["gasUsedRatio"]),
         length(&history["reward"]),
         length(&history["reward"][0]),
-        number(&history["oldestBlock"]) == stage.head() - 1
+        number(&history["oldestBlock"]) == env.head() - 1
     )
 }
 
-fn no_percentiles(stage: &Stage<'_>) -> String {
-    let history = stage.ok("eth_feeHistory", json!(["0x1", "latest", []]));
+fn no_percentiles(env: &CaseEnv<'_>) -> String {
+    let history = env.ok("eth_feeHistory", json!(["0x1", "latest", []]));
     let reward = history.get("reward");
     if reward.is_none_or(Value::is_null) { "no reward".to_owned() } else { format!("reward {}", history["reward"]) }
 }
 
-fn reward(stage: &Stage<'_>) -> String {
+fn reward(env: &CaseEnv<'_>) -> String {
     // Mines the leftovers of other cases first, so that the next block has one transaction.
-    stage.mine();
-    stage.sent(&stage.signed(stage.payment(0)));
-    stage.mine();
-    let history = of_head(stage, json!([0.0, 100.0]));
+    env.mine();
+    env.sent(&env.signed(env.payment(0)));
+    env.mine();
+    let history = of_head(env, json!([0.0, 100.0]));
     let rewards = history["reward"][0].as_array().unwrap();
     rewards.iter().map(|reward| reward.as_str().unwrap()).collect::<Vec<_>>().join(" ")
 }
 
-fn no_blocks(stage: &Stage<'_>) -> String {
-    match stage.call("eth_feeHistory", json!(["0x0", "latest", []])) {
-        Ok(history) if number(&history["oldestBlock"]) == stage.head() => "oldest is the head".to_owned(),
+fn no_blocks(env: &CaseEnv<'_>) -> String {
+    match env.call("eth_feeHistory", json!(["0x0", "latest", []])) {
+        Ok(history) if number(&history["oldestBlock"]) == env.head() => "oldest is the head".to_owned(),
         Ok(history) => format!("oldest {}", number(&history["oldestBlock"])),
         error => show(&error),
     }
 }
 
-fn beyond(stage: &Stage<'_>) -> String {
-    without_head(&accepted(&stage.call("eth_feeHistory", json!(["0x1", "0xffffff", []]))), stage.head())
+fn beyond(env: &CaseEnv<'_>) -> String {
+    without_head(&accepted(&env.call("eth_feeHistory", json!(["0x1", "0xffffff", []]))), env.head())
 }
 
-fn falling(stage: &Stage<'_>, percentiles: Value) -> String {
-    accepted(&stage.call("eth_feeHistory", json!(["0x1", "latest", percentiles])))
+fn falling(env: &CaseEnv<'_>, percentiles: Value) -> String {
+    accepted(&env.call("eth_feeHistory", json!(["0x1", "latest", percentiles])))
 }
 
-fn next_base_fee(stage: &Stage<'_>) -> String {
-    stage.mine();
-    let history = of_head(stage, json!([]));
-    stage.mine();
-    let block = stage.ok("eth_getBlockByNumber", json!(["latest", false]));
+fn next_base_fee(env: &CaseEnv<'_>) -> String {
+    env.mine();
+    let history = of_head(env, json!([]));
+    env.mine();
+    let block = env.ok("eth_getBlockByNumber", json!(["latest", false]));
     (history["baseFeePerGas"][1] == block["baseFeePerGas"]).to_string()
 }

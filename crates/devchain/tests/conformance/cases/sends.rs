@@ -6,7 +6,7 @@ use gapless_devchain::DEV_CHAIN_ID;
 use serde_json::json;
 
 use crate::case::Case;
-use crate::stage::{BALANCE, FEE_CAP, GWEI, Stage, TIP, accepted};
+use crate::case_env::{BALANCE, CaseEnv, FEE_CAP, GWEI, TIP, accepted};
 
 const BLOCK_GAS_LIMIT: u64 = 30_000_000;
 /// One byte more than the maximum length of init code (EIP-3860).
@@ -32,16 +32,16 @@ fn nonces() -> Vec<Case> {
         .anvil("-32003: nonce too low")
         .hardhat("-32000: Transaction nonce too low. Expected nonce to be at least 1 but got 0."),
         Case::new("send: a nonce gap waits until it is closed", gap, "latest 0x0, pending 0x0; then latest 0x2"),
-        Case::new("replace: 9 % more", |stage| replace(stage, 109, 109), "-32000: replacement transaction underpriced")
+        Case::new("replace: 9 % more", |env| replace(env, 109, 109), "-32000: replacement transaction underpriced")
             .anvil("accepted")
             .hardhat(
                 "-32000: Replacement transaction underpriced. A gasPrice/maxFeePerGas of at least 110000000000 is \
              necessary to replace the existing transaction with nonce 0.",
             ),
-        Case::new("replace: 10 % more of both", |stage| replace(stage, 110, 110), "accepted"),
+        Case::new("replace: 10 % more of both", |env| replace(env, 110, 110), "accepted"),
         Case::new(
             "replace: 10 % more of the cap only",
-            |stage| replace(stage, 110, 100),
+            |env| replace(env, 110, 100),
             "-32000: replacement transaction underpriced",
         )
         .anvil("accepted")
@@ -51,7 +51,7 @@ fn nonces() -> Vec<Case> {
         ),
         Case::new(
             "replace: 10 % more of the tip only",
-            |stage| replace(stage, 100, 110),
+            |env| replace(env, 100, 110),
             "-32000: replacement transaction underpriced",
         )
         .anvil("-32003: replacement transaction underpriced")
@@ -137,16 +137,12 @@ fn contents() -> Vec<Case> {
         )
         .anvil("accepted")
         .hardhat("accepted"),
-        Case::new(
-            "send: no bytes",
-            |stage| accepted(&stage.send(&Bytes::new())),
-            "-32000: typed transaction too short",
-        )
-        .anvil("-32602: Empty transaction data")
-        .hardhat("-32602: input too short"),
+        Case::new("send: no bytes", |env| accepted(&env.send(&Bytes::new())), "-32000: typed transaction too short")
+            .anvil("-32602: Empty transaction data")
+            .hardhat("-32602: input too short"),
         Case::new(
             "send: a type that nobody knows",
-            |stage| accepted(&stage.send(&Bytes::from_static(&[0x7e, 1, 2]))),
+            |env| accepted(&env.send(&Bytes::from_static(&[0x7e, 1, 2]))),
             "-32000: transaction type not supported",
         )
         .anvil("-32602: Failed to decode transaction")
@@ -166,136 +162,136 @@ fn contents() -> Vec<Case> {
     ]
 }
 
-fn too_low(stage: &Stage<'_>) -> String {
-    stage.sent(&stage.signed(stage.payment(0)));
-    stage.mine();
-    stage.try_send(TxEip1559 { value: U256::from(2), ..stage.payment(0) })
+fn too_low(env: &CaseEnv<'_>) -> String {
+    env.sent(&env.signed(env.payment(0)));
+    env.mine();
+    env.try_send(TxEip1559 { value: U256::from(2), ..env.payment(0) })
 }
 
-fn twice(stage: &Stage<'_>) -> String {
-    stage.sent(&stage.signed(stage.payment(0)));
-    stage.try_send(stage.payment(0))
+fn twice(env: &CaseEnv<'_>) -> String {
+    env.sent(&env.signed(env.payment(0)));
+    env.try_send(env.payment(0))
 }
 
-fn twice_mined(stage: &Stage<'_>) -> String {
-    stage.sent(&stage.signed(stage.payment(0)));
-    stage.mine();
-    stage.try_send(stage.payment(0))
+fn twice_mined(env: &CaseEnv<'_>) -> String {
+    env.sent(&env.signed(env.payment(0)));
+    env.mine();
+    env.try_send(env.payment(0))
 }
 
-fn gap(stage: &Stage<'_>) -> String {
-    let account = stage.account.address;
-    stage.sent(&stage.signed(stage.payment(1)));
-    stage.mine();
-    let before = format!("latest {}, pending {}", stage.count(account, "latest"), stage.count(account, "pending"));
-    stage.sent(&stage.signed(stage.payment(0)));
-    stage.mine();
-    format!("{before}; then latest {}", stage.count(account, "latest"))
+fn gap(env: &CaseEnv<'_>) -> String {
+    let account = env.account.address;
+    env.sent(&env.signed(env.payment(1)));
+    env.mine();
+    let before = format!("latest {}, pending {}", env.count(account, "latest"), env.count(account, "pending"));
+    env.sent(&env.signed(env.payment(0)));
+    env.mine();
+    format!("{before}; then latest {}", env.count(account, "latest"))
 }
 
 /// The fees of the second transaction, in percent of the first.
-fn replace(stage: &Stage<'_>, cap: u128, tip: u128) -> String {
-    stage.sent(&stage.signed(stage.payment(0)));
-    stage.try_send(TxEip1559 {
+fn replace(env: &CaseEnv<'_>, cap: u128, tip: u128) -> String {
+    env.sent(&env.signed(env.payment(0)));
+    env.try_send(TxEip1559 {
         max_fee_per_gas: FEE_CAP * cap / 100,
         max_priority_fee_per_gas: TIP * tip / 100,
-        ..stage.payment(0)
+        ..env.payment(0)
     })
 }
 
-fn replaced_is_gone(stage: &Stage<'_>) -> String {
-    let old = stage.sent(&stage.signed(stage.payment(0)));
-    let better = TxEip1559 { max_fee_per_gas: FEE_CAP * 2, max_priority_fee_per_gas: TIP * 2, ..stage.payment(0) };
-    let new = stage.sent(&stage.signed(better));
-    let old = stage.show("eth_getTransactionByHash", json!([old]));
-    stage.mine();
-    format!("old {old}, new mined {}", stage.receipt(new)["status"].as_str().unwrap_or_default())
+fn replaced_is_gone(env: &CaseEnv<'_>) -> String {
+    let old = env.sent(&env.signed(env.payment(0)));
+    let better = TxEip1559 { max_fee_per_gas: FEE_CAP * 2, max_priority_fee_per_gas: TIP * 2, ..env.payment(0) };
+    let new = env.sent(&env.signed(better));
+    let old = env.show("eth_getTransactionByHash", json!([old]));
+    env.mine();
+    format!("old {old}, new mined {}", env.receipt(new)["status"].as_str().unwrap_or_default())
 }
 
-fn no_gas(stage: &Stage<'_>) -> String {
-    stage.try_send(TxEip1559 { gas_limit: 20_999, ..stage.payment(0) })
+fn no_gas(env: &CaseEnv<'_>) -> String {
+    env.try_send(TxEip1559 { gas_limit: 20_999, ..env.payment(0) })
 }
 
 /// A thousand bytes that are not zero: 16 intrinsic gas each, 40 as a floor (EIP-7623).
-fn floor(stage: &Stage<'_>) -> String {
-    stage.try_send(TxEip1559 { gas_limit: 37_000, input: vec![1; 1_000].into(), ..stage.payment(0) })
+fn floor(env: &CaseEnv<'_>) -> String {
+    env.try_send(TxEip1559 { gas_limit: 37_000, input: vec![1; 1_000].into(), ..env.payment(0) })
 }
 
-fn too_much_gas(stage: &Stage<'_>) -> String {
-    stage.try_send(TxEip1559 { gas_limit: BLOCK_GAS_LIMIT + 1, max_fee_per_gas: 3 * GWEI, ..stage.payment(0) })
+fn too_much_gas(env: &CaseEnv<'_>) -> String {
+    env.try_send(TxEip1559 { gas_limit: BLOCK_GAS_LIMIT + 1, max_fee_per_gas: 3 * GWEI, ..env.payment(0) })
 }
 
-fn no_funds(stage: &Stage<'_>) -> String {
-    stage.try_send(TxEip1559 { value: U256::from(BALANCE), ..stage.payment(0) })
+fn no_funds(env: &CaseEnv<'_>) -> String {
+    env.try_send(TxEip1559 { value: U256::from(BALANCE), ..env.payment(0) })
 }
 
-fn no_funds_for_two(stage: &Stage<'_>) -> String {
+fn no_funds_for_two(env: &CaseEnv<'_>) -> String {
     let value = U256::from(BALANCE / 10 * 6);
-    stage.sent(&stage.signed(TxEip1559 { value, ..stage.payment(0) }));
-    stage.try_send(TxEip1559 { value, ..stage.payment(1) })
+    env.sent(&env.signed(TxEip1559 { value, ..env.payment(0) }));
+    env.try_send(TxEip1559 { value, ..env.payment(1) })
 }
 
-fn tip_above_cap(stage: &Stage<'_>) -> String {
-    stage.try_send(TxEip1559 { max_fee_per_gas: GWEI, max_priority_fee_per_gas: 2 * GWEI, ..stage.payment(0) })
+fn tip_above_cap(env: &CaseEnv<'_>) -> String {
+    env.try_send(TxEip1559 { max_fee_per_gas: GWEI, max_priority_fee_per_gas: 2 * GWEI, ..env.payment(0) })
 }
 
-fn no_tip(stage: &Stage<'_>) -> String {
-    stage.try_send(TxEip1559 { max_priority_fee_per_gas: 0, ..stage.payment(0) })
+fn no_tip(env: &CaseEnv<'_>) -> String {
+    env.try_send(TxEip1559 { max_priority_fee_per_gas: 0, ..env.payment(0) })
 }
 
-fn below_base_fee(stage: &Stage<'_>) -> String {
-    stage.ok("hardhat_setNextBlockBaseFeePerGas", json!(["0x3b9aca00"]));
-    let cheap = TxEip1559 { max_fee_per_gas: 1_000, max_priority_fee_per_gas: 1_000, ..stage.payment(0) };
-    let raw = stage.signed(cheap);
-    let sent = stage.send(&raw);
+fn below_base_fee(env: &CaseEnv<'_>) -> String {
+    env.ok("hardhat_setNextBlockBaseFeePerGas", json!(["0x3b9aca00"]));
+    let cheap = TxEip1559 { max_fee_per_gas: 1_000, max_priority_fee_per_gas: 1_000, ..env.payment(0) };
+    let raw = env.signed(cheap);
+    let sent = env.send(&raw);
     if sent.is_err() {
-        stage.mine();
+        env.mine();
         return accepted(&sent);
     }
-    let pending = stage.count(stage.account.address, "pending");
-    stage.mine();
-    format!("accepted, pending {pending}, mined {}", stage.receipt(alloy_primitives::keccak256(&raw)))
+    let pending = env.count(env.account.address, "pending");
+    env.mine();
+    format!("accepted, pending {pending}, mined {}", env.receipt(alloy_primitives::keccak256(&raw)))
 }
 
-fn other_chain(stage: &Stage<'_>) -> String {
-    stage.try_send(TxEip1559 { chain_id: 1, ..stage.payment(0) })
+fn other_chain(env: &CaseEnv<'_>) -> String {
+    env.try_send(TxEip1559 { chain_id: 1, ..env.payment(0) })
 }
 
-fn unprotected(stage: &Stage<'_>) -> String {
+fn unprotected(env: &CaseEnv<'_>) -> String {
     let tx = TxLegacy {
         chain_id: None,
         nonce: 0,
         gas_price: FEE_CAP,
         gas_limit: 21_000,
-        to: TxKind::Call(stage.poor.address),
+        to: TxKind::Call(env.poor.address),
         value: U256::ONE,
         input: Bytes::new(),
     };
-    accepted(&stage.send(&stage.account.sign(tx).unwrap()))
+    accepted(&env.send(&env.account.sign(tx).unwrap()))
 }
 
-fn long_init_code(stage: &Stage<'_>) -> String {
-    stage.try_send(TxEip1559 {
+fn long_init_code(env: &CaseEnv<'_>) -> String {
+    env.try_send(TxEip1559 {
         to: TxKind::Create,
         gas_limit: 10_000_000,
         input: vec![0; INIT_CODE_TOO_LONG].into(),
         value: U256::ZERO,
-        ..stage.payment(0)
+        ..env.payment(0)
     })
 }
 
 /// Only the code, because the text comes from a library.
-fn trailing(stage: &Stage<'_>) -> String {
+fn trailing(env: &CaseEnv<'_>) -> String {
     let tx = TxLegacy {
         chain_id: Some(DEV_CHAIN_ID),
         gas_price: FEE_CAP,
         gas_limit: 21_000,
-        to: TxKind::Call(stage.poor.address),
+        to: TxKind::Call(env.poor.address),
         ..TxLegacy::default()
     };
-    let mut raw = stage.account.sign(tx).unwrap().to_vec();
+    let mut raw = env.account.sign(tx).unwrap().to_vec();
     raw.push(0);
-    match stage.send(&raw.into()) {
+    match env.send(&raw.into()) {
         Ok(_) => "accepted".to_owned(),
         Err(error) => error.code.to_string(),
     }

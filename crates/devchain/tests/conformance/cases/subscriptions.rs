@@ -5,15 +5,15 @@ use alloy_primitives::{Bytes, TxKind, U256};
 use serde_json::json;
 
 use crate::case::Case;
+use crate::case_env::{CaseEnv, accepted, show};
 use crate::contracts::LOGGER;
-use crate::stage::{Stage, accepted, show};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         Case::new("newHeads", new_heads, "hash, parent and number same"),
         Case::new(
             "newHeads over HTTP",
-            |stage| accepted(&stage.call("eth_subscribe", json!(["newHeads"]))),
+            |env| accepted(&env.call("eth_subscribe", json!(["newHeads"]))),
             "-32601: notifications not supported",
         )
         .anvil("-32601: Method not found")
@@ -26,32 +26,32 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("subscription that nobody knows", unknown, "-32601: no \"newMoons\" subscription in eth namespace")
             .anvil("-32602: data did not match any variant of untagged enum EthRpcCall")
             .hardhat("-32602: Invalid subscription type"),
-        Case::new("calls over WebSocket", |stage| show(&stage.socket().call("eth_chainId", json!([]))), "0x7a69"),
+        Case::new("calls over WebSocket", |env| show(&env.socket().call("eth_chainId", json!([]))), "0x7a69"),
     ]
 }
 
-fn new_heads(stage: &Stage<'_>) -> String {
-    let mut socket = stage.socket();
+fn new_heads(env: &CaseEnv<'_>) -> String {
+    let mut socket = env.socket();
     let id = socket.call("eth_subscribe", json!(["newHeads"])).unwrap();
-    stage.mine();
+    env.mine();
     let head = socket.next(&id);
-    let block = stage.ok("eth_getBlockByNumber", json!(["latest", false]));
+    let block = env.ok("eth_getBlockByNumber", json!(["latest", false]));
     let same = ["hash", "parentHash", "number"].into_iter().all(|field| head[field] == block[field]);
     if same { "hash, parent and number same".to_owned() } else { head.to_string() }
 }
 
-fn logs(stage: &Stage<'_>) -> String {
-    let contract = stage.contract(&LOGGER);
-    let mut socket = stage.socket();
+fn logs(env: &CaseEnv<'_>) -> String {
+    let contract = env.contract(&LOGGER);
+    let mut socket = env.socket();
     let id = socket.call("eth_subscribe", json!(["logs", { "address": contract }])).unwrap();
-    stage.sent(&stage.signed(TxEip1559 {
+    env.sent(&env.signed(TxEip1559 {
         to: TxKind::Call(contract),
         value: U256::ZERO,
         gas_limit: 100_000,
         input: Bytes::from_static(&[0xbe, 0xef]),
-        ..stage.payment(1)
+        ..env.payment(1)
     }));
-    stage.mine();
+    env.mine();
     let log = socket.next(&id);
     let from = if log["address"].as_str().unwrap().eq_ignore_ascii_case(&contract.to_string()) {
         "the contract"
@@ -61,20 +61,20 @@ fn logs(stage: &Stage<'_>) -> String {
     format!("from {from}, data {}", log["data"].as_str().unwrap())
 }
 
-fn pending(stage: &Stage<'_>) -> String {
-    let mut socket = stage.socket();
+fn pending(env: &CaseEnv<'_>) -> String {
+    let mut socket = env.socket();
     let id = socket.call("eth_subscribe", json!(["newPendingTransactions"])).unwrap();
-    let hash = stage.sent(&stage.signed(stage.payment(0)));
+    let hash = env.sent(&env.signed(env.payment(0)));
     if socket.next(&id) == json!(hash) { "same hash".to_owned() } else { "another hash".to_owned() }
 }
 
-fn ended(stage: &Stage<'_>) -> String {
-    let mut socket = stage.socket();
+fn ended(env: &CaseEnv<'_>) -> String {
+    let mut socket = env.socket();
     let id = socket.call("eth_subscribe", json!(["newHeads"])).unwrap();
     let first = show(&socket.call("eth_unsubscribe", json!([id])));
     format!("{first}, then {}", show(&socket.call("eth_unsubscribe", json!([id]))))
 }
 
-fn unknown(stage: &Stage<'_>) -> String {
-    show(&stage.socket().call("eth_subscribe", json!(["newMoons"])))
+fn unknown(env: &CaseEnv<'_>) -> String {
+    show(&env.socket().call("eth_subscribe", json!(["newMoons"])))
 }

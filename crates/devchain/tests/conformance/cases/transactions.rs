@@ -8,7 +8,7 @@ use gapless_devchain::DEV_CHAIN_ID;
 use serde_json::{Value, json};
 
 use crate::case::Case;
-use crate::stage::{BALANCE, FEE_CAP, Stage, TIP, accepted, number, without_head};
+use crate::case_env::{BALANCE, CaseEnv, FEE_CAP, TIP, accepted, number, without_head};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -28,14 +28,14 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("authorization with a wrong nonce", bad_authorization, "status 0x1, code 0x, authority's count 0x0"),
         Case::new(
             "delegated account: a second one in flight",
-            |stage| from_delegated(stage, &[1, 2]),
+            |env| from_delegated(env, &[1, 2]),
             "accepted; -32000: in-flight transaction limit reached for delegated accounts",
         )
         .anvil("accepted; accepted")
         .hardhat("accepted; accepted"),
         Case::new(
             "delegated account: a nonce gap",
-            |stage| from_delegated(stage, &[2]),
+            |env| from_delegated(env, &[2]),
             "-32000: gapped-nonce tx from delegated accounts",
         )
         .anvil("accepted")
@@ -43,12 +43,12 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("receipt of a pending transaction", pending_receipt, "null"),
         Case::new(
             "receipt of a transaction that nobody sent",
-            |stage| stage.show("eth_getTransactionReceipt", json!([B256::repeat_byte(0xab)])),
+            |env| env.show("eth_getTransactionReceipt", json!([B256::repeat_byte(0xab)])),
             "null",
         ),
         Case::new(
             "transaction that nobody sent",
-            |stage| stage.show("eth_getTransactionByHash", json!([B256::repeat_byte(0xab)])),
+            |env| env.show("eth_getTransactionByHash", json!([B256::repeat_byte(0xab)])),
             "null",
         ),
         Case::new("pending transaction", pending_transaction, "block null, index null, gasPrice is the cap")
@@ -71,30 +71,30 @@ fn summary(receipt: &Value) -> String {
     format!("type {ty}, status {status}, gas {gas}, contract {contract}")
 }
 
-fn legacy_tx(stage: &Stage<'_>) -> TxLegacy {
+fn legacy_tx(env: &CaseEnv<'_>) -> TxLegacy {
     TxLegacy {
         chain_id: Some(DEV_CHAIN_ID),
         nonce: 0,
         gas_price: FEE_CAP,
         gas_limit: 21_000,
-        to: TxKind::Call(stage.poor.address),
+        to: TxKind::Call(env.poor.address),
         value: U256::ONE,
         input: Bytes::new(),
     }
 }
 
-fn mined(stage: &Stage<'_>, raw: &Bytes) -> Value {
-    let hash = stage.sent(raw);
-    stage.mine();
-    stage.receipt(hash)
+fn mined(env: &CaseEnv<'_>, raw: &Bytes) -> Value {
+    let hash = env.sent(raw);
+    env.mine();
+    env.receipt(hash)
 }
 
-fn legacy(stage: &Stage<'_>) -> String {
-    summary(&mined(stage, &stage.account.sign(legacy_tx(stage)).unwrap()))
+fn legacy(env: &CaseEnv<'_>) -> String {
+    summary(&mined(env, &env.account.sign(legacy_tx(env)).unwrap()))
 }
 
 /// 21,000, 2,400 for the address and 1,900 for each of two keys.
-fn access_list(stage: &Stage<'_>) -> String {
+fn access_list(env: &CaseEnv<'_>) -> String {
     let item =
         AccessListItem { address: Address::repeat_byte(1), storage_keys: vec![B256::ZERO, B256::repeat_byte(1)] };
     let tx = TxEip2930 {
@@ -102,26 +102,26 @@ fn access_list(stage: &Stage<'_>) -> String {
         nonce: 0,
         gas_price: FEE_CAP,
         gas_limit: 40_000,
-        to: TxKind::Call(stage.poor.address),
+        to: TxKind::Call(env.poor.address),
         value: U256::ONE,
         access_list: AccessList(vec![item]),
         input: Bytes::new(),
     };
-    summary(&mined(stage, &stage.account.sign(tx).unwrap()))
+    summary(&mined(env, &env.account.sign(tx).unwrap()))
 }
 
-fn dynamic_fee(stage: &Stage<'_>) -> String {
-    summary(&mined(stage, &stage.signed(stage.payment(0))))
+fn dynamic_fee(env: &CaseEnv<'_>) -> String {
+    summary(&mined(env, &env.signed(env.payment(0))))
 }
 
-fn price(stage: &Stage<'_>) -> String {
-    let receipt = mined(stage, &stage.signed(stage.payment(0)));
-    let block = stage.ok("eth_getBlockByHash", json!([receipt["blockHash"], false]));
+fn price(env: &CaseEnv<'_>) -> String {
+    let receipt = mined(env, &env.signed(env.payment(0)));
+    let block = env.ok("eth_getBlockByHash", json!([receipt["blockHash"], false]));
     let paid = u128::from(number(&receipt["effectiveGasPrice"]));
     (paid == u128::from(number(&block["baseFeePerGas"])) + TIP).to_string()
 }
 
-fn delegate_tx(stage: &Stage<'_>, authority_nonce: u64) -> Bytes {
+fn delegate_tx(env: &CaseEnv<'_>, authority_nonce: u64) -> Bytes {
     let delegate = Authorization {
         chain_id: U256::from(DEV_CHAIN_ID),
         address: Address::repeat_byte(0xde),
@@ -136,84 +136,84 @@ fn delegate_tx(stage: &Stage<'_>, authority_nonce: u64) -> Bytes {
         to: Address::repeat_byte(0xee),
         value: U256::ZERO,
         access_list: AccessList::default(),
-        authorization_list: vec![stage.poor.authorize(delegate).unwrap()],
+        authorization_list: vec![env.poor.authorize(delegate).unwrap()],
         input: Bytes::new(),
     };
-    stage.account.sign(tx).unwrap()
+    env.account.sign(tx).unwrap()
 }
 
-fn delegation(stage: &Stage<'_>) -> String {
-    let receipt = mined(stage, &delegate_tx(stage, 0));
-    let code = stage.show("eth_getCode", json!([stage.poor.address, "latest"]));
+fn delegation(env: &CaseEnv<'_>) -> String {
+    let receipt = mined(env, &delegate_tx(env, 0));
+    let code = env.show("eth_getCode", json!([env.poor.address, "latest"]));
     let code = code.replace(&"de".repeat(20), " and the delegate");
     let [ty, status] = ["type", "status"].map(|name| receipt[name].as_str().unwrap_or("null"));
-    let count = stage.count(stage.poor.address, "latest");
+    let count = env.count(env.poor.address, "latest");
     format!("type {ty}, status {status}; code {code}; authority's count {count}")
 }
 
-fn bad_authorization(stage: &Stage<'_>) -> String {
-    let receipt = mined(stage, &delegate_tx(stage, 5));
-    let code = stage.show("eth_getCode", json!([stage.poor.address, "latest"]));
-    let count = stage.count(stage.poor.address, "latest");
+fn bad_authorization(env: &CaseEnv<'_>) -> String {
+    let receipt = mined(env, &delegate_tx(env, 5));
+    let code = env.show("eth_getCode", json!([env.poor.address, "latest"]));
+    let count = env.count(env.poor.address, "latest");
     format!("status {}, code {code}, authority's count {count}", receipt["status"].as_str().unwrap())
 }
 
 /// Sends of an account with delegated code, whose nonce is 1.
-fn from_delegated(stage: &Stage<'_>, nonces: &[u64]) -> String {
-    stage.ok("hardhat_setBalance", json!([stage.poor.address, U256::from(BALANCE)]));
-    mined(stage, &delegate_tx(stage, 0));
-    let send = |nonce: &u64| accepted(&stage.send(&stage.poor.sign(stage.payment(*nonce)).unwrap()));
+fn from_delegated(env: &CaseEnv<'_>, nonces: &[u64]) -> String {
+    env.ok("hardhat_setBalance", json!([env.poor.address, U256::from(BALANCE)]));
+    mined(env, &delegate_tx(env, 0));
+    let send = |nonce: &u64| accepted(&env.send(&env.poor.sign(env.payment(*nonce)).unwrap()));
     nonces.iter().map(send).collect::<Vec<_>>().join("; ")
 }
 
-fn pending_receipt(stage: &Stage<'_>) -> String {
-    let hash = stage.sent(&stage.signed(stage.payment(0)));
-    stage.receipt(hash).to_string()
+fn pending_receipt(env: &CaseEnv<'_>) -> String {
+    let hash = env.sent(&env.signed(env.payment(0)));
+    env.receipt(hash).to_string()
 }
 
-fn pending_transaction(stage: &Stage<'_>) -> String {
-    let hash = stage.sent(&stage.signed(stage.payment(0)));
-    let tx = stage.ok("eth_getTransactionByHash", json!([hash]));
+fn pending_transaction(env: &CaseEnv<'_>) -> String {
+    let hash = env.sent(&env.signed(env.payment(0)));
+    let tx = env.ok("eth_getTransactionByHash", json!([hash]));
     let is_cap = tx["gasPrice"] == json!(U256::from(FEE_CAP));
     let price = if is_cap { "is the cap" } else { "is another" };
     format!("block {}, index {}, gasPrice {price}", tx["blockHash"], tx["transactionIndex"])
 }
 
-fn mined_transaction(stage: &Stage<'_>) -> String {
-    let hash = stage.sent(&stage.signed(stage.payment(0)));
-    stage.mine();
-    let tx = stage.ok("eth_getTransactionByHash", json!([hash]));
-    let receipt = stage.receipt(hash);
+fn mined_transaction(env: &CaseEnv<'_>) -> String {
+    let hash = env.sent(&env.signed(env.payment(0)));
+    env.mine();
+    let tx = env.ok("eth_getTransactionByHash", json!([hash]));
+    let receipt = env.receipt(hash);
     let block = if tx["blockHash"] == receipt["blockHash"] { "same" } else { "other" };
     let price = if tx["gasPrice"] == receipt["effectiveGasPrice"] { "paid" } else { "other" };
     let index = if tx["transactionIndex"] == receipt["transactionIndex"] { "0x0" } else { "other" };
     format!("block {block}, index {index}, gasPrice {price}")
 }
 
-fn counts(stage: &Stage<'_>) -> String {
-    stage.sent(&stage.signed(stage.payment(0)));
-    let account = stage.account.address;
-    format!("latest {}, pending {}", stage.count(account, "latest"), stage.count(account, "pending"))
+fn counts(env: &CaseEnv<'_>) -> String {
+    env.sent(&env.signed(env.payment(0)));
+    let account = env.account.address;
+    format!("latest {}, pending {}", env.count(account, "latest"), env.count(account, "pending"))
 }
 
-fn earlier_count(stage: &Stage<'_>) -> String {
-    let receipt = mined(stage, &stage.signed(stage.payment(0)));
-    mined(stage, &stage.signed(TxEip1559 { value: U256::from(2), ..stage.payment(1) }));
-    let account = stage.account.address;
+fn earlier_count(env: &CaseEnv<'_>) -> String {
+    let receipt = mined(env, &env.signed(env.payment(0)));
+    mined(env, &env.signed(TxEip1559 { value: U256::from(2), ..env.payment(1) }));
+    let account = env.account.address;
     let by_hash = json!([account, { "blockHash": receipt["blockHash"] }]);
     format!(
         "{} by number, {} by hash, {} now",
-        stage.count(account, receipt["blockNumber"].as_str().unwrap()),
-        stage.show("eth_getTransactionCount", by_hash),
-        stage.count(account, "latest")
+        env.count(account, receipt["blockNumber"].as_str().unwrap()),
+        env.show("eth_getTransactionCount", by_hash),
+        env.count(account, "latest")
     )
 }
 
-fn future_count(stage: &Stage<'_>) -> String {
-    without_head(&stage.count(stage.account.address, "0xffffff"), stage.head())
+fn future_count(env: &CaseEnv<'_>) -> String {
+    without_head(&env.count(env.account.address, "0xffffff"), env.head())
 }
 
-fn unknown_hash_count(stage: &Stage<'_>) -> String {
+fn unknown_hash_count(env: &CaseEnv<'_>) -> String {
     let at = json!({ "blockHash": B256::repeat_byte(0xab) });
-    without_head(&stage.show("eth_getTransactionCount", json!([stage.account.address, at])), stage.head())
+    without_head(&env.show("eth_getTransactionCount", json!([env.account.address, at])), env.head())
 }

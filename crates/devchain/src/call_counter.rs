@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Number of methods with a counter of their own. Calls of further methods are counted as [`OTHER`].
+/// Number of methods with a counter of their own. CallCounter of further methods are counted as [`OTHER`].
 pub const MAX_COUNTED_METHODS: usize = 128;
 /// The counter of all methods beyond [`MAX_COUNTED_METHODS`].
 const OTHER: &str = "other";
 
 /// Call counters. Clones are handles to the same counters.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Calls {
+pub(crate) struct CallCounter {
     by_method: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
-impl Calls {
+impl CallCounter {
     pub(crate) fn count(&self, method: &str) {
         let mut by_method = self.lock();
         if let Some(count) = by_method.get_mut(method) {
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn unknown_methods_share_one_counter() {
-        let calls = Calls::default();
+        let calls = CallCounter::default();
         for index in 0..2 * MAX_COUNTED_METHODS {
             calls.count(&format!("eth_{index}"));
         }

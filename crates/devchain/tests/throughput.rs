@@ -1,7 +1,7 @@
 //! Throughput of the chain. Ignored by default:
 //! `cargo test --release -p gapless-devchain --test speed -- --ignored --nocapture`.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what tests need and cannot get is a failure")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap fails the test")]
 
 mod support;
 
@@ -16,10 +16,10 @@ const PER_ACCOUNT: u64 = 2_000;
 
 #[test]
 #[ignore = "a measurement, which says nothing in a debug build"]
-#[expect(clippy::disallowed_methods, reason = "this is what measures")]
+#[expect(clippy::disallowed_methods, reason = "the benchmark measures elapsed time")]
 fn transfers_per_second() {
     let mut genesis = Genesis::dev();
-    genesis.limits.pool = PoolLimits::roomy();
+    genesis.limits.pool = PoolLimits::for_benchmarks();
     genesis.gas_limit = 30_000_000;
     let chain = DevChain::new(genesis);
     let raws: Vec<Bytes> =

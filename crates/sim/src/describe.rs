@@ -1,4 +1,4 @@
-//! Moments in words, one short line each, for whoever reads a trace.
+//! The text of each moment, one short line each, for the reader of a trace.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ pub(crate) fn moment(moment: &Moment, f: &mut fmt::Formatter<'_>) -> fmt::Result
         Moment::Operator { what } => write!(f, "operator: {what}"),
         Moment::Sent { by, tx } => write!(f, "{} sent {}", process(by), short(&tx.hash)),
         Moment::Mined { block } => mined(block, f),
-        Moment::MinedAside { block } => {
+        Moment::MinedPrivately { block } => {
             f.write_str("one endpoint alone has: ")?;
             mined(block, f)
         }
@@ -64,7 +64,7 @@ pub(crate) fn moment(moment: &Moment, f: &mut fmt::Formatter<'_>) -> fmt::Result
     }
 }
 
-/// Everything in a commit, in the order in which a reader wants it.
+/// All contents of a commit: slots and attempts first, the cursor last.
 fn contents(commit: &LaneCommit) -> String {
     let mut parts = Vec::new();
     for slot in commit.slots() {
@@ -180,13 +180,13 @@ fn effect(data: &[u8]) -> String {
     }
 }
 
-/// Ids begin with a time, so that their ends tell them apart.
+/// The end of an id is shown, because ids begin with a time.
 fn intent_name(id: TxId) -> String {
     let text = id.to_string();
     format!("intent …{}", text.get(text.len().saturating_sub(6)..).unwrap_or(&text))
 }
 
-/// The name of the process without all that makes it unique; its first digits tell one start from the next.
+/// The process name with the last digits of its unique part, which differ at each start.
 fn process(owner: &OwnerId) -> String {
     match owner.as_str().split_once('/') {
         Some((name, unique)) => {

@@ -6,42 +6,42 @@
 use super::server::{EndpointError, RpcLimits};
 
 /// A chain that can be served. Clones are handles to the same chain.
-pub(crate) trait Served: Clone + Send + Sync + 'static {
-    type Line: Line;
+pub(crate) trait RpcService: Clone + Send + Sync + 'static {
+    type Connection: RpcConnection;
 
     fn limits(&self) -> &RpcLimits;
 
     /// Opens a connection to the endpoint with this name.
-    fn line(&self, endpoint: &str, road: Road) -> Result<Self::Line, EndpointError>;
+    fn connect(&self, endpoint: &str, transport: RpcTransport) -> Result<Self::Connection, EndpointError>;
 }
 
 /// The transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Road {
+pub(crate) enum RpcTransport {
     Http,
     Socket,
 }
 
 /// A connection of one caller. Over HTTP it lives for one request, over a WebSocket as long as the socket.
-pub(crate) trait Line: Send + 'static {
+pub(crate) trait RpcConnection: Send + 'static {
     /// True if the endpoint is dead: connections are refused.
     fn is_dead(&self) -> bool;
 
-    fn answer(&mut self, text: &[u8]) -> impl Future<Output = Reply> + Send;
+    fn answer(&mut self, text: &[u8]) -> impl Future<Output = RpcReply> + Send;
 
     /// The next notifications and delayed answers. Pending while there are none. The future is dropped and created
     /// again on other events of the connection, and must not lose texts by that.
-    fn news(&mut self) -> impl Future<Output = Result<Vec<String>, FellBehind>> + Send;
+    fn next_messages(&mut self) -> impl Future<Output = Result<Vec<String>, SubscriberLagged>> + Send;
 }
 
 /// The answer to a request text.
 #[derive(Debug)]
-pub(crate) enum Reply {
+pub(crate) enum RpcReply {
     Text(String),
     /// No answer is due, or it follows as a notification.
     Nothing,
     /// By a fault: the caller gets no answer.
-    Silence,
+    TimedOut,
     /// By a fault: the connection breaks.
     Disconnect,
     /// By a fault: an HTTP response without JSON-RPC.
@@ -56,4 +56,4 @@ pub(crate) enum Reply {
 /// missed blocks.
 #[derive(Debug, thiserror::Error)]
 #[error("the subscriber fell behind")]
-pub(crate) struct FellBehind;
+pub(crate) struct SubscriberLagged;

@@ -8,7 +8,7 @@ use alloy_primitives::{Address, B256, Bytes, TxKind, U256, keccak256};
 use gapless_devchain::{DEV_CHAIN_ID, DevAccount};
 use serde_json::{Value, json};
 
-use crate::node::{Failure, Node, Socket};
+use crate::node::{CallFailure, Node, Socket};
 
 pub(crate) const GWEI: u128 = 1_000_000_000;
 /// Initial balance of the funded account: 100 ether, enough for every case.
@@ -16,7 +16,7 @@ pub(crate) const BALANCE: u128 = 100_000_000_000 * GWEI;
 pub(crate) const FEE_CAP: u128 = 100 * GWEI;
 pub(crate) const TIP: u128 = 2 * GWEI;
 
-pub(crate) struct Stage<'a> {
+pub(crate) struct CaseEnv<'a> {
     node: &'a Node,
     /// An account with funds.
     pub(crate) account: DevAccount,
@@ -27,7 +27,7 @@ pub(crate) struct Stage<'a> {
 
 /// Removes the case's transactions from the pool, so that the next case starts with an empty pool. Hardhat would
 /// otherwise make no more blocks once it has accepted a transaction that its sender cannot pay for.
-impl Drop for Stage<'_> {
+impl Drop for CaseEnv<'_> {
     fn drop(&mut self) {
         for hash in self.sent.take() {
             // Most transactions are mined, which some nodes report as an error.
@@ -36,15 +36,15 @@ impl Drop for Stage<'_> {
     }
 }
 
-impl<'a> Stage<'a> {
+impl<'a> CaseEnv<'a> {
     pub(crate) fn new(node: &'a Node, name: &str) -> Self {
         let account = |role: &str| DevAccount::from_key(keccak256(format!("{name} {role}"))).unwrap();
-        let stage = Self { node, account: account("rich"), poor: account("poor"), sent: RefCell::default() };
-        stage.ok("hardhat_setBalance", json!([stage.account.address, U256::from(BALANCE)]));
-        stage
+        let env = Self { node, account: account("rich"), poor: account("poor"), sent: RefCell::default() };
+        env.ok("hardhat_setBalance", json!([env.account.address, U256::from(BALANCE)]));
+        env
     }
 
-    pub(crate) fn call(&self, method: &str, params: Value) -> Result<Value, Failure> {
+    pub(crate) fn call(&self, method: &str, params: Value) -> Result<Value, CallFailure> {
         self.node.call(method, params)
     }
 
@@ -71,7 +71,7 @@ impl<'a> Stage<'a> {
         self.ok("evm_mine", json!([]));
     }
 
-    pub(crate) fn send(&self, raw: &Bytes) -> Result<Value, Failure> {
+    pub(crate) fn send(&self, raw: &Bytes) -> Result<Value, CallFailure> {
         self.sent.borrow_mut().push(keccak256(raw));
         self.call("eth_sendRawTransaction", json!([raw]))
     }
@@ -142,7 +142,7 @@ pub(crate) fn number(value: &Value) -> u64 {
 }
 
 /// A result, or the code and the text of an error on one line, without hashes.
-pub(crate) fn show(result: &Result<Value, Failure>) -> String {
+pub(crate) fn show(result: &Result<Value, CallFailure>) -> String {
     match result {
         Ok(Value::String(text)) => text.clone(),
         Ok(value) => value.to_string(),
@@ -156,7 +156,7 @@ pub(crate) fn show(result: &Result<Value, Failure>) -> String {
 }
 
 /// A result as `accepted`, or the code and the text of an error.
-pub(crate) fn accepted(result: &Result<Value, Failure>) -> String {
+pub(crate) fn accepted(result: &Result<Value, CallFailure>) -> String {
     if result.is_ok() { "accepted".to_owned() } else { show(result) }
 }
 

@@ -1,4 +1,4 @@
-//! What a world is made of. The seed decides all of it; a shrunk world takes some of it away again.
+//! The specification of a world. The seed decides all of it; `replay` overrides parts of it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::fault::{Fault, Odds};
 use crate::script::Cue;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct WorldSpec {
     pub seed: u64,
     pub nodes: u32,
     pub lanes: u32,
@@ -20,20 +20,20 @@ pub struct Plan {
     pub on_external_nonce: ExternalNoncePolicy,
     pub endpoints: u32,
     pub block_time: Duration,
-    /// Confirmations, the block's own among them, that make a block final.
+    /// The number of confirmations that make a block final, counting the block itself.
     pub confirmations: u32,
-    /// Whether nodes go by the chain's `finalized` tag, which says the same.
+    /// Nodes use the chain's `finalized` tag, which has the same depth.
     pub by_tag: bool,
-    /// Intents that a lane signs, writes or sends in one go, and slots that may be open.
+    /// The largest batch that a lane signs, writes or sends at once.
     pub batch: usize,
     pub open_slots: usize,
-    /// Gaps of more blocks than this are not walked.
+    /// The watcher does not walk a gap of more blocks than this.
     pub walk_max: u32,
-    /// Intents of all callers together.
+    /// The number of intents of all callers together.
     pub intents: u32,
-    /// Callers cancel and borrow nonces, operators pause lanes.
+    /// Callers also cancel, replace and reserve nonces, and operators pause lanes.
     pub people: bool,
-    /// How long things go wrong.
+    /// The duration of the storm, the phase in which faults strike.
     pub storm: Duration,
     pub odds: Odds,
     pub fees: FeeSettings,
@@ -44,17 +44,17 @@ pub struct Plan {
     pub retention: Option<Duration>,
 }
 
-/// What lanes may do about prices, and who decides.
+/// The fee policy of all lanes of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeeSettings {
-    /// Raises: the factor in thousandths, and how many of them.
-    pub raises: Option<(u32, u16)>,
-    /// The most for one unit of gas; zero is no limit.
+    /// The bump policy: the multiplier in thousandths, and the greatest number of bumps.
+    pub bumps: Option<(u32, u16)>,
+    /// The highest price of one unit of gas; 0 is no limit.
     pub max_price: u128,
     pub diagnoses: bool,
-    /// Tries until something is stuck; somebody throws dice then.
+    /// The number of tries until an intent is stuck. The decision about it is then random.
     pub tries: u16,
-    /// How long it is until something is sent again.
+    /// The interval of resends.
     pub resubmits: Duration,
 }
 
@@ -62,7 +62,7 @@ impl FeeSettings {
     fn of(seed: u64) -> FeeSettings {
         let dice = &mut Dice::new(seed, "fees");
         FeeSettings {
-            raises: dice
+            bumps: dice
                 .permille(500)
                 .then(|| (dice.pick(&[1100, 1125, 1500, 2500]).unwrap_or(1125), dice.between(1, 6) as u16)),
             max_price: dice.pick(&[0, 0, MAX_PRICE, 3 * MAX_PRICE]).unwrap_or(0),
@@ -79,7 +79,7 @@ fn retention(seed: u64) -> Option<Duration> {
     dice.permille(200).then(|| dice.duration(Duration::ZERO, Duration::from_secs(60)))
 }
 
-/// Enough while there is no spike.
+/// A limit that is sufficient while there is no fee spike.
 const MAX_PRICE: u128 = 5_000_000_000;
 
 gapless_domain::names! {
@@ -89,21 +89,21 @@ gapless_domain::names! {
     }
 }
 
-impl Plan {
+impl WorldSpec {
     /// The world of a seed.
-    pub fn of(seed: u64) -> Plan {
+    pub fn of(seed: u64) -> WorldSpec {
         let dice = &mut Dice::new(seed, "plan");
-        // Most worlds have a few nodes; some are alone.
+        // Most worlds have a few nodes, some have one.
         let nodes = dice.pick(&[1, 2, 2, 3, 3, 4, 5]).unwrap_or(1);
         let lanes = dice.pick(&[1, 1, 2, 3, 4, 6]).unwrap_or(1);
-        let kind = Kind::of(dice);
+        let kind = WorldKind::of(dice);
         let store = match kind {
-            // A memory database has no standby.
-            Kind::Failover => StoreKind::Model,
+            // Only the model has a standby.
+            WorldKind::Failover => StoreKind::Model,
             _ if dice.permille(250) => StoreKind::Sqlite,
             _ => StoreKind::Model,
         };
-        Plan {
+        WorldSpec {
             seed,
             nodes,
             lanes,
@@ -132,7 +132,7 @@ impl Plan {
         }
     }
 
-    pub fn without(mut self, fault: Fault) -> Plan {
+    pub fn without(mut self, fault: Fault) -> WorldSpec {
         self.odds.remove(&fault);
         self
     }
@@ -143,45 +143,46 @@ impl Plan {
     }
 }
 
-/// What a world is about: some faults change what may be promised, and have worlds of their own.
+/// The kind of a world. Some faults weaken a promise, so they occur only in worlds of their own kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Everything but the others.
+enum WorldKind {
+    /// All faults that no other kind has.
     Plain,
-    /// Somebody else uses the keys.
+    /// Another user has the keys.
     Strangers,
-    /// A stale standby is promoted.
+    /// A standby that misses commits is promoted.
     Failover,
-    /// A reorg below what was final.
+    /// A reorg drops final blocks.
     DeepReorg,
-    /// The chain begins anew.
+    /// A chain with another genesis replaces the old one.
     Reset,
 }
 
-impl Kind {
-    fn of(dice: &mut Dice) -> Kind {
+impl WorldKind {
+    fn of(dice: &mut Dice) -> WorldKind {
         match dice.below(100) {
-            0..45 => Kind::Plain,
-            45..60 => Kind::Strangers,
-            60..75 => Kind::Failover,
-            75..88 => Kind::DeepReorg,
-            _ => Kind::Reset,
+            0..45 => WorldKind::Plain,
+            45..60 => WorldKind::Strangers,
+            60..75 => WorldKind::Failover,
+            75..88 => WorldKind::DeepReorg,
+            _ => WorldKind::Reset,
         }
     }
 
     fn allows(self, fault: Fault) -> bool {
         match fault {
-            Fault::Stranger => self == Kind::Strangers,
-            Fault::Failover => self == Kind::Failover,
-            Fault::DeepReorg => self == Kind::DeepReorg,
-            Fault::ChainReset => self == Kind::Reset,
+            Fault::Stranger => self == WorldKind::Strangers,
+            Fault::Failover => self == WorldKind::Failover,
+            Fault::DeepReorg => self == WorldKind::DeepReorg,
+            Fault::ChainReset => self == WorldKind::Reset,
             _ => true,
         }
     }
 }
 
-/// Each fault is in about two of three worlds, so that faults also meet few others; what a world is about is always in it.
-fn odds(kind: Kind, dice: &mut Dice) -> Odds {
+/// The odds of a world. Each fault is in about two of three worlds, so that faults also meet few others. The fault that
+/// a kind is named after is in every world of that kind.
+fn odds(kind: WorldKind, dice: &mut Dice) -> Odds {
     let mut odds = Odds::new();
     for fault in Fault::ALL.iter().copied() {
         let (usual, is_theme) = usual_odds(fault);
@@ -194,17 +195,17 @@ fn odds(kind: Kind, dice: &mut Dice) -> Odds {
     odds
 }
 
-/// Of a thousand chances; and whether the fault is what a kind of world is about.
+/// The usual odds of a fault, in a thousand chances, and whether a kind of world is named after it.
 fn usual_odds(fault: Fault) -> (u32, bool) {
     match fault {
-        // A chance at every fault point that is passed.
+        // One chance at every fault point that a process reaches.
         Fault::CrashAtPoint => (4, false),
-        // A chance every second, for each process.
+        // One chance every second, for each process.
         Fault::CrashAnywhere => (10, false),
         Fault::Drain => (10, false),
         Fault::Pause => (10, false),
         Fault::NodeClockJump => (10, false),
-        // A chance every second.
+        // One chance every second.
         Fault::DatabaseClockJump => (20, false),
         Fault::Failover => (35, true),
         Fault::EndpointLags | Fault::EndpointForked | Fault::EndpointDown => (20, false),
@@ -214,10 +215,10 @@ fn usual_odds(fault: Fault) -> (u32, bool) {
         Fault::Stranger => (30, true),
         Fault::ChainHalt => (10, false),
         Fault::ChainReset => (60, true),
-        // A chance at every block.
+        // One chance at every block.
         Fault::Reorg => (80, false),
         Fault::DeepReorg => (40, true),
-        // A chance at every wake-up, statement, request or transaction.
+        // One chance at every wake-up, statement, request or transaction.
         Fault::WakeupLost => (150, false),
         Fault::WakeupDoubled => (100, false),
         Fault::AnswerLost | Fault::CommitRefused | Fault::StatementTimeout => (10, false),

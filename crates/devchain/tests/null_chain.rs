@@ -1,6 +1,6 @@
 //! The null chain over HTTP and WebSocket: transactions are mined in nonce order and reported to subscribers.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail like the test itself")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure in a test helper fails the test")]
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -19,16 +19,16 @@ const LIMIT: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(3_600);
 const QUICK: Duration = Duration::from_millis(5);
 
-struct Served {
+struct ServedNullChain {
     address: SocketAddr,
     http: reqwest::Client,
 }
 
-async fn with_chain(block_time: Duration, latency: Duration, test: impl AsyncFnOnce(&Served)) {
+async fn with_chain(block_time: Duration, latency: Duration, test: impl AsyncFnOnce(&ServedNullChain)) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let served = Served { address, http: reqwest::Client::builder().timeout(LIMIT).build().unwrap() };
+    let served = ServedNullChain { address, http: reqwest::Client::builder().timeout(LIMIT).build().unwrap() };
     let chain = NullChain::new(NullOptions { block_time, latency, ..NullOptions::default() });
     tokio::select! {
         ended = chain.serve(listener, std::future::pending()) => panic!("the server ended: {ended:?}"),
@@ -37,7 +37,7 @@ async fn with_chain(block_time: Duration, latency: Duration, test: impl AsyncFnO
     }
 }
 
-impl Served {
+impl ServedNullChain {
     async fn post(&self, body: &Value) -> Value {
         let url = format!("http://{}", self.address);
         let sent = self.http.post(url).header("content-type", "application/json").body(body.to_string()).send();
@@ -188,7 +188,10 @@ async fn nonce_gap_delays_later_nonces() {
     with_chain(QUICK, Duration::ZERO, async |served| {
         let batch: Vec<Value> = [2, 0, 3]
             .iter()
-            .map(|nonce| json!({ "jsonrpc": "2.0", "id": nonce, "method": "eth_sendRawTransaction", "params": [signed(0, *nonce).0] }))
+            .map(|nonce| {
+                let params = [signed(0, *nonce).0];
+                json!({ "jsonrpc": "2.0", "id": nonce, "method": "eth_sendRawTransaction", "params": params })
+            })
             .collect();
         let answers = served.post(&json!(batch)).await;
         assert_eq!(answers.as_array().unwrap().len(), 3);
@@ -196,7 +199,9 @@ async fn nonce_gap_delays_later_nonces() {
             assert_eq!((&answer["id"], &answer["result"]), (&json!(nonce), &json!(signed(0, nonce).1)));
         }
         let first = served.receipt(signed(0, 0).1).await;
-        assert_eq!((served.count(account(0), json!("latest")).await, served.count(account(0), json!("pending")).await), (1, 1));
+        let latest = served.count(account(0), json!("latest")).await;
+        let pending = served.count(account(0), json!("pending")).await;
+        assert_eq!((latest, pending), (1, 1));
         assert_eq!(served.refused("eth_sendRawTransaction", json!([signed(0, 3).0])).await, "already known");
         let waiting = served.ok("eth_getTransactionByHash", json!([signed(0, 3).1])).await;
         assert_eq!((&waiting["blockHash"], &waiting["nonce"]), (&Value::Null, &json!("0x3")));
@@ -246,19 +251,19 @@ fn open_socket(address: SocketAddr) -> Socket {
     tungstenite::client(format!("ws://{address}"), stream).unwrap().0
 }
 
-fn say(socket: &mut Socket, id: u64, method: &str, params: Value) {
+fn send_call(socket: &mut Socket, id: u64, method: &str, params: Value) {
     let call = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
     socket.send(Message::text(call.to_string())).unwrap();
 }
 
-fn hear(socket: &mut Socket) -> Value {
+fn receive(socket: &mut Socket) -> Value {
     let Message::Text(text) = socket.read().unwrap() else { panic!("no text") };
     serde_json::from_str(&text).unwrap()
 }
 
 /// The next head that the subscriber gets.
 fn next_head(socket: &mut Socket) -> Value {
-    hear(socket)["params"]["result"].clone()
+    receive(socket)["params"]["result"].clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -267,8 +272,8 @@ async fn subscriber_gets_every_head_until_finality() {
         let address = served.address;
         let socket = tokio::task::spawn_blocking(move || {
             let mut socket = open_socket(address);
-            say(&mut socket, 1, "eth_subscribe", json!(["newHeads"]));
-            assert_eq!(hear(&mut socket)["result"], "0x1");
+            send_call(&mut socket, 1, "eth_subscribe", json!(["newHeads"]));
+            assert_eq!(receive(&mut socket)["result"], "0x1");
             socket
         });
         let mut socket = socket.await.unwrap();
@@ -287,7 +292,7 @@ async fn subscriber_gets_every_head_until_finality() {
         assert!(heads.windows(2).all(|two| two[1]["parentHash"] == two[0]["hash"]));
         let [mined, .., third] = &heads[heads.len() - 4..] else { panic!("{heads:?}") };
         let took = third["madeAtMicros"].as_u64().unwrap() - mined["madeAtMicros"].as_u64().unwrap();
-        assert!(took < 2_900_000, "{took} µs: three heartbeats are three seconds");
+        assert!(took < 2_900_000, "{took} µs: the empty blocks came by heartbeat, not by block time");
         let finalized = served.ok("eth_getBlockByNumber", json!(["finalized", false])).await;
         assert!(number(&finalized["number"]) > number(&mined["number"]));
         assert_eq!(served.count(account(0), json!("finalized")).await, 1);
@@ -299,7 +304,7 @@ async fn subscriber_gets_every_head_until_finality() {
 const LATENCY: Duration = Duration::from_millis(300);
 
 #[tokio::test]
-#[expect(clippy::disallowed_methods, reason = "how long it takes is what is tested")]
+#[expect(clippy::disallowed_methods, reason = "the test measures elapsed time")]
 async fn answers_wait_concurrently() {
     with_chain(QUICK, LATENCY, async |served| {
         let began = Instant::now();
@@ -307,21 +312,21 @@ async fn answers_wait_concurrently() {
         let answers = futures_util::future::join_all(calls).await;
         assert_eq!(answers.len(), 20);
         assert!(began.elapsed() >= LATENCY);
-        assert!(began.elapsed() < LATENCY * 10, "{:?}: one after the other", began.elapsed());
+        assert!(began.elapsed() < LATENCY * 10, "{:?}: the answers waited one after the other", began.elapsed());
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[expect(clippy::disallowed_methods, reason = "how long it takes is what is tested")]
+#[expect(clippy::disallowed_methods, reason = "the test measures elapsed time")]
 async fn socket_answers_wait_concurrently_in_order() {
     with_chain(NEVER, LATENCY, async |served| {
         let address = served.address;
         let asking = tokio::task::spawn_blocking(move || {
             let mut socket = open_socket(address);
             let began = Instant::now();
-            (0..20).for_each(|id| say(&mut socket, id, "eth_chainId", json!([])));
-            let ids: Vec<Value> = (0..20).map(|_| hear(&mut socket)["id"].clone()).collect();
+            (0..20).for_each(|id| send_call(&mut socket, id, "eth_chainId", json!([])));
+            let ids: Vec<Value> = (0..20).map(|_| receive(&mut socket)["id"].clone()).collect();
             (ids, began.elapsed())
         });
         let (ids, took) = asking.await.unwrap();

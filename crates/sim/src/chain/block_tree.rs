@@ -1,6 +1,6 @@
-//! All blocks that there ever were, orphaned and private ones too, and which of them are canonical.
+//! All blocks of a chain, orphaned and private ones too, and the list of the canonical ones.
 //!
-//! Every block carries what every account has after it, so that a count or a balance at any block is one look.
+//! Every block has the state of all accounts after it, so that a count or a balance at any block is one lookup.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,70 +9,70 @@ use std::time::Duration;
 use gapless_chain::{Header, Receipt};
 use gapless_domain::{Amount, B256, BlockLink, BlockRef, keccak256};
 
-use super::signed::Tx;
+use super::signed::DecodedTx;
 use crate::history::{ChainBlock, ChainTx};
 
-/// What every account has at the beginning, and again whenever it has been drained for long enough: a thousand ether.
+/// The balance of every account at the start: a thousand ether. A poorer account gets it again, unless it is drained.
 const RICH: u128 = 1_000_000_000_000_000_000_000;
-/// What a drained account has left: it pays for nothing.
+/// The balance of a drained account. It pays for no transaction.
 const POOR: u128 = 1_000;
 
-/// When the world began, by the chain's own word.
+/// The timestamp of the first block, in seconds.
 const EPOCH_S: u64 = 1_700_000_000;
 
-/// A block's place among all of them.
+/// The index of a block among all blocks.
 pub(super) type BlockId = usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Account {
+pub(super) struct AccountState {
     pub(super) count: u64,
     pub(super) balance: u128,
 }
 
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct BlockEntry {
     pub(super) header: Header,
     parent: Option<BlockId>,
-    pub(super) txs: Vec<Arc<Tx>>,
-    /// After the block.
-    pub(super) accounts: Vec<Account>,
-    /// Only this endpoint has ever seen it.
+    pub(super) txs: Vec<Arc<DecodedTx>>,
+    /// The state of each account after the block.
+    pub(super) accounts: Vec<AccountState>,
+    /// The only endpoint that has the block.
     private_to: Option<usize>,
 }
 
-/// What a block is made from.
+/// The contents of a new block.
 #[derive(Debug)]
-pub(super) struct Making<'a> {
+pub(super) struct BlockParts<'a> {
     pub(super) at: Duration,
     pub(super) base_fee: u128,
-    pub(super) txs: Vec<Arc<Tx>>,
-    /// Whose money is gone for now.
+    pub(super) txs: Vec<Arc<DecodedTx>>,
+    /// For each account: true if it is drained now.
     pub(super) drained: &'a [bool],
     pub(super) private_to: Option<usize>,
 }
 
 #[derive(Debug)]
-pub(super) struct Ledger {
-    all: Vec<Block>,
-    /// By number.
+pub(super) struct BlockTree {
+    all: Vec<BlockEntry>,
+    /// The canonical blocks, by number.
     canonical: Vec<BlockId>,
     by_hash: BTreeMap<B256, BlockId>,
-    /// Every block that has the transaction.
-    places: BTreeMap<B256, Vec<BlockId>>,
+    /// For each transaction: every block that has it.
+    inclusions: BTreeMap<B256, Vec<BlockId>>,
 }
 
-impl Ledger {
+impl BlockTree {
     pub(super) fn new(accounts: usize, at: Duration, base_fee: u128) -> Self {
-        let mut ledger =
-            Ledger { all: Vec::new(), canonical: Vec::new(), by_hash: BTreeMap::new(), places: BTreeMap::new() };
-        ledger.begin(accounts, at, base_fee);
-        ledger
+        let mut tree =
+            BlockTree { all: Vec::new(), canonical: Vec::new(), by_hash: BTreeMap::new(), inclusions: BTreeMap::new() };
+        tree.begin(accounts, at, base_fee);
+        tree
     }
 
-    /// Another genesis, and nothing on it. What was before is no longer canonical.
+    /// Begins a chain with a new genesis. The old blocks are no longer canonical.
     pub(super) fn begin(&mut self, accounts: usize, at: Duration, base_fee: u128) -> BlockId {
         self.canonical.clear();
-        let accounts = vec![Account { count: 0, balance: RICH }; accounts];
+        let accounts = vec![AccountState { count: 0, balance: RICH }; accounts];
         let id = self.put(None, at, base_fee, Vec::new(), accounts, None);
         self.canonical.push(id);
         id
@@ -86,7 +86,7 @@ impl Ledger {
         (self.canonical.len() as u64).saturating_sub(1)
     }
 
-    pub(super) fn block(&self, id: BlockId) -> Option<&Block> {
+    pub(super) fn block(&self, id: BlockId) -> Option<&BlockEntry> {
         self.all.get(id)
     }
 
@@ -94,7 +94,7 @@ impl Ledger {
         self.block(id).map(|block| block.header)
     }
 
-    pub(super) fn accounts(&self, id: BlockId) -> &[Account] {
+    pub(super) fn accounts(&self, id: BlockId) -> &[AccountState] {
         self.block(id).map_or(&[], |block| &block.accounts)
     }
 
@@ -102,9 +102,9 @@ impl Ledger {
         self.canonical.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// A block on top of another one. It is not canonical by that.
-    pub(super) fn build(&mut self, parent: BlockId, making: Making<'_>) -> BlockId {
-        let Making { at, base_fee, txs, drained, private_to } = making;
+    /// Builds a block on another one. It is not canonical until [`BlockTree::extend`].
+    pub(super) fn build(&mut self, parent: BlockId, parts: BlockParts<'_>) -> BlockId {
+        let BlockParts { at, base_fee, txs, drained, private_to } = parts;
         let mut accounts = self.accounts(parent).to_vec();
         for tx in &txs {
             if let Some(account) = accounts.get_mut(tx.account) {
@@ -127,8 +127,8 @@ impl Ledger {
         parent: Option<BlockId>,
         at: Duration,
         base_fee: u128,
-        txs: Vec<Arc<Tx>>,
-        accounts: Vec<Account>,
+        txs: Vec<Arc<DecodedTx>>,
+        accounts: Vec<AccountState>,
         private_to: Option<usize>,
     ) -> BlockId {
         let id = self.all.len();
@@ -138,10 +138,10 @@ impl Ledger {
         let block = BlockRef { number, hash: keccak256(format!("block {id} at {number} on {parent_hash}")) };
         let header = Header { block, parent_hash, timestamp: EPOCH_S + at.as_secs(), base_fee: Some(base_fee) };
         for tx in &txs {
-            self.places.entry(tx.hash()).or_default().push(id);
+            self.inclusions.entry(tx.hash()).or_default().push(id);
         }
         self.by_hash.insert(block.hash, id);
-        self.all.push(Block { header, parent, txs, accounts, private_to });
+        self.all.push(BlockEntry { header, parent, txs, accounts, private_to });
         id
     }
 
@@ -152,12 +152,12 @@ impl Ledger {
         }
     }
 
-    /// It is the new head.
+    /// Makes a block the canonical head.
     pub(super) fn extend(&mut self, id: BlockId) {
         self.canonical.push(id);
     }
 
-    /// Takes the newest blocks off the chain, but never the genesis. Newest first.
+    /// Removes the newest blocks from the canonical chain, but never the genesis. Returns them, newest first.
     pub(super) fn cut(&mut self, depth: u64) -> Vec<BlockId> {
         let mut orphaned = Vec::new();
         while self.canonical.len() > 1 && (orphaned.len() as u64) < depth {
@@ -166,7 +166,7 @@ impl Ledger {
         orphaned
     }
 
-    /// The block at a height, for whoever stands on `head`.
+    /// The block at a height of the branch that ends in `head`.
     pub(super) fn at(&self, head: BlockId, number: u64) -> Option<BlockId> {
         let mut id = head;
         loop {
@@ -185,32 +185,32 @@ impl Ledger {
         }
     }
 
-    /// The block, if it is on the chain of whoever stands on `head`.
+    /// The id of a block, if it is on the branch that ends in `head`.
     pub(super) fn find(&self, head: BlockId, block: BlockRef) -> Option<BlockId> {
         let id = self.at(head, block.number)?;
         (self.header(id)?.block == block).then_some(id)
     }
 
-    /// The block, as far as an endpoint has ever heard of it.
-    pub(super) fn by_hash(&self, hash: B256, endpoint: usize) -> Option<&Block> {
+    /// The block with this hash, if the endpoint has ever had it.
+    pub(super) fn by_hash(&self, hash: B256, endpoint: usize) -> Option<&BlockEntry> {
         let block = self.block(*self.by_hash.get(&hash)?)?;
         block.private_to.is_none_or(|owner| owner == endpoint).then_some(block)
     }
 
-    /// Where a transaction stands on the chain of `head`.
-    pub(super) fn place(&self, head: BlockId, hash: B256) -> Option<(BlockId, &Arc<Tx>)> {
-        let places = self.places.get(&hash)?;
+    /// The block of a transaction on the branch that ends in `head`.
+    pub(super) fn locate(&self, head: BlockId, hash: B256) -> Option<(BlockId, &Arc<DecodedTx>)> {
+        let inclusions = self.inclusions.get(&hash)?;
         let is_there = |id: &BlockId| {
             let number = self.block(*id).map(|block| block.header.block.number);
             number.and_then(|number| self.at(head, number)) == Some(*id)
         };
-        let id = places.iter().copied().find(is_there)?;
+        let id = inclusions.iter().copied().find(is_there)?;
         let tx = self.block(id)?.txs.iter().find(|tx| tx.hash() == hash)?;
         Some((id, tx))
     }
 }
 
-impl Block {
+impl BlockEntry {
     pub(super) fn link(&self) -> BlockLink {
         BlockLink { block: self.header.block, parent_hash: self.header.parent_hash }
     }
@@ -219,7 +219,7 @@ impl Block {
         self.header.base_fee.unwrap_or_default()
     }
 
-    pub(super) fn receipt(&self, tx: &Tx) -> Receipt {
+    pub(super) fn receipt(&self, tx: &DecodedTx) -> Receipt {
         Receipt {
             hash: tx.hash(),
             block: self.header.block,
@@ -231,14 +231,17 @@ impl Block {
         }
     }
 
-    /// As the history tells it.
-    pub(super) fn told(&self) -> ChainBlock {
-        let told =
-            |tx: &Arc<Tx>| ChainTx { read: tx.read.clone(), succeeded: tx.succeeds, by_stranger: tx.by_stranger };
+    /// The block as the history records it.
+    pub(super) fn to_history(&self) -> ChainBlock {
+        let to_history = |tx: &Arc<DecodedTx>| ChainTx {
+            read: tx.read.clone(),
+            succeeded: tx.succeeds,
+            by_stranger: tx.by_stranger,
+        };
         ChainBlock {
             block: self.header.block,
             parent: self.header.parent_hash,
-            txs: self.txs.iter().map(told).collect(),
+            txs: self.txs.iter().map(to_history).collect(),
         }
     }
 }

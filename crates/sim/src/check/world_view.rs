@@ -1,4 +1,4 @@
-//! What the moments add up to, kept once for all checks.
+//! The state that the moments add up to, kept once for all checks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -6,46 +6,46 @@ use std::time::Duration;
 use gapless_domain::{Amount, B256, Bytes, RequestId, SubmitterId, TxId};
 
 use crate::history::{ChainBlock, Moment};
-use crate::plan::Plan;
+use crate::world_spec::WorldSpec;
 
-use super::Broken;
+use super::CheckFailure;
 use super::blocks::Blocks;
 use super::end_state::{self, EndState};
-use super::ledger::{Before, Ledger, mined_at};
+use super::ledger::{Ledger, LedgerBefore, mined_at};
 
-/// How long a balance is remembered: whoever spends has read it some time before.
+/// The time for which balances are kept: a node may spend by a balance that it read some time before.
 const BALANCE_MEMORY: Duration = Duration::from_secs(200);
 
 #[derive(Debug)]
-pub struct Picture {
-    pub plan: Plan,
-    /// When the newest moment was, in true time.
+pub struct WorldView {
+    pub plan: WorldSpec,
+    /// The simulated time of the newest moment.
     pub now: Duration,
     pub ledger: Ledger,
     pub blocks: Blocks,
-    /// What the ledger was before the newest moment, as far as that has changed it.
-    pub before: Before,
-    /// What callers were told, the oldest first.
+    /// The rows before the newest moment, as far as it changed them.
+    pub before: LedgerBefore,
+    /// The acknowledged requests, the oldest first.
     pub acknowledged: Vec<(SubmitterId, RequestId, TxId)>,
-    /// Since when nothing goes wrong any more.
+    /// The end of the storm.
     pub calm_since: Option<Duration>,
-    /// How often commits were lost.
+    /// The number of times that commits were lost.
     pub losses: u32,
-    /// The block that the newest moment has orphaned although it was final.
+    /// The final block that the newest moment has orphaned.
     pub final_orphaned: Option<ChainBlock>,
     /// The transactions that became final with the newest moment.
     pub newly_final: Vec<B256>,
     /// Lanes that lost commits with the newest moment.
-    pub lanes_hurt: BTreeSet<SubmitterId>,
-    /// Every attempt that was ever durable, also what was lost since.
+    pub losing_lanes: BTreeSet<SubmitterId>,
+    /// Every attempt that was ever durable, lost ones too.
     durable: BTreeMap<B256, (SubmitterId, Bytes)>,
-    /// Intents that were accepted, and are gone with a loss of commits.
+    /// Intents that were accepted, and then lost with a loss of commits.
     gone: BTreeSet<TxId>,
-    /// Nonces that some node has seen in a block and said so, whether or not the chain's own history knows it.
+    /// Nonces that some node has written as mined, also by a private block.
     seen_mined: BTreeSet<(SubmitterId, u64)>,
-    /// What the accounts had, lately.
+    /// The recent balances of the accounts.
     balances: BTreeMap<SubmitterId, VecDeque<(Duration, Amount)>>,
-    /// What the store has written, to be written again up to the moment of a loss.
+    /// The writes of the store, which are applied again up to the moment of a loss.
     written: Vec<(usize, Moment)>,
     lanes: Vec<SubmitterId>,
     end: Option<End>,
@@ -54,23 +54,23 @@ pub struct Picture {
 #[derive(Debug)]
 struct End {
     state: EndState,
-    findings: Vec<(&'static str, Broken)>,
+    findings: Vec<(&'static str, CheckFailure)>,
 }
 
-impl Picture {
-    pub fn new(lanes: &[SubmitterId], plan: &Plan) -> Self {
-        Picture {
+impl WorldView {
+    pub fn new(lanes: &[SubmitterId], plan: &WorldSpec) -> Self {
+        WorldView {
             plan: plan.clone(),
             now: Duration::ZERO,
             ledger: Ledger::new(lanes),
             blocks: Blocks::default(),
-            before: Before::default(),
+            before: LedgerBefore::default(),
             acknowledged: Vec::new(),
             calm_since: None,
             losses: 0,
             final_orphaned: None,
             newly_final: Vec::new(),
-            lanes_hurt: BTreeSet::new(),
+            losing_lanes: BTreeSet::new(),
             durable: BTreeMap::new(),
             gone: BTreeSet::new(),
             seen_mined: BTreeSet::new(),
@@ -81,13 +81,13 @@ impl Picture {
         }
     }
 
-    /// Every moment, in order, with its index in the history.
+    /// Applies every moment, in order, with its index in the history.
     pub fn apply(&mut self, index: usize, at: Duration, moment: &Moment) {
         self.now = at;
-        self.before = Before::default();
+        self.before = LedgerBefore::default();
         self.final_orphaned = None;
         self.newly_final.clear();
-        self.lanes_hurt.clear();
+        self.losing_lanes.clear();
         match moment {
             Moment::Accepted { .. }
             | Moment::Leased { .. }
@@ -103,7 +103,7 @@ impl Picture {
                 self.acknowledged.push((lane.clone(), request.clone(), *id));
             }
             Moment::Mined { block } => self.blocks.mine(block),
-            Moment::MinedAside { block } => self.blocks.mine_aside(block),
+            Moment::MinedPrivately { block } => self.blocks.mine_private(block),
             Moment::Orphaned { block } => self.final_orphaned = self.blocks.orphan(*block),
             Moment::Final { block } => self.newly_final = self.blocks.finalize(*block),
             Moment::ChainReset { genesis } => self.blocks.reset(*genesis),
@@ -122,7 +122,7 @@ impl Picture {
         }
     }
 
-    /// What was not lost with the ledger.
+    /// Keeps the facts that a loss of commits does not remove.
     fn remember(&mut self, moment: &Moment) {
         let Moment::Committed { commit, .. } = moment else { return };
         let lane = commit.lease().submitter();
@@ -133,13 +133,13 @@ impl Picture {
         self.seen_mined.extend(mined.map(|(nonce, _)| (lane.clone(), nonce)));
     }
 
-    /// The ledger is again what it was at that moment.
+    /// Resets the ledger to its state at that index.
     fn lose(&mut self, since: usize) {
         let kept = self.written.partition_point(|(index, _)| *index < since);
         for (_, moment) in self.written.split_off(kept) {
             match &moment {
                 Moment::Accepted { id, .. } => drop(self.gone.insert(*id)),
-                Moment::Committed { commit, .. } => drop(self.lanes_hurt.insert(commit.lease().submitter().clone())),
+                Moment::Committed { commit, .. } => drop(self.losing_lanes.insert(commit.lease().submitter().clone())),
                 _ => {}
             }
         }
@@ -150,41 +150,41 @@ impl Picture {
         self.losses += 1;
     }
 
-    /// The bytes of this hash, if they were ever durable.
+    /// The bytes with this hash, if they were ever durable.
     pub fn durable(&self, hash: &B256) -> Option<&Bytes> {
         self.durable.get(hash).map(|(_, raw)| raw)
     }
 
-    /// Whose transaction it is, if it was ever durable.
+    /// The lane of this transaction, if it was ever durable.
     pub fn lane_of(&self, hash: &B256) -> Option<&SubmitterId> {
         self.durable.get(hash).map(|(lane, _)| lane)
     }
 
-    /// Was it accepted, and lost with commits that were told to be lost?
+    /// True if the intent was accepted, and then lost with a reported loss of commits.
     pub fn is_gone(&self, id: TxId) -> bool {
         self.gone.contains(&id)
     }
 
-    /// Did some node write that it saw this nonce in a block?
+    /// True if some node has written this nonce as mined.
     pub fn is_seen_mined(&self, lane: &SubmitterId, nonce: u64) -> bool {
         self.seen_mined.contains(&(lane.clone(), nonce))
     }
 
-    /// What the chain says that an account has. To be told whenever it may have changed: nothing else here knows what gas has cost, or
-    /// who has emptied an account.
-    pub fn see_balance(&mut self, lane: &SubmitterId, balance: Amount) {
+    /// Records the balance of an account. The caller does so whenever it may have changed: moments show neither the
+    /// cost of gas nor a drained account.
+    pub fn record_balance(&mut self, lane: &SubmitterId, balance: Amount) {
         let seen = self.balances.entry(lane.clone()).or_default();
         if seen.back().is_none_or(|(_, last)| *last != balance) {
             seen.push_back((self.now, balance));
         }
-        // The one before the oldest that counts was still true at its beginning.
+        // The newest balance before the window was still valid at its beginning.
         let Some(from) = self.now.checked_sub(BALANCE_MEMORY) else { return };
         while seen.get(1).is_some_and(|(at, _)| *at <= from) {
             seen.pop_front();
         }
     }
 
-    /// The most that the account had, of late. None if nobody told.
+    /// The highest recent balance of the account. None if no balance was recorded.
     pub fn highest_balance(&self, lane: &SubmitterId) -> Option<Amount> {
         self.balances.get(lane)?.iter().map(|(_, balance)| *balance).max()
     }
@@ -193,22 +193,22 @@ impl Picture {
         &self.lanes
     }
 
-    /// Acknowledged, and not lost since.
+    /// The acknowledged intents that were not lost.
     pub fn demanded(&self) -> Vec<(SubmitterId, RequestId, TxId)> {
         self.acknowledged.iter().filter(|(_, _, id)| !self.is_gone(*id)).cloned().collect()
     }
 
-    /// Lanes whose ledger cannot be held against the chain as it is at the end: it is another one, or took back what was final. That
-    /// is all of them or none, since they have one chain.
+    /// Lanes whose ledger cannot be compared with the chain at the end: the chain has another genesis, or it orphaned
+    /// final blocks with transactions of the lane.
     pub fn excused(&self) -> Vec<SubmitterId> {
         self.lanes.iter().filter(|lane| self.is_excused(lane)).cloned().collect()
     }
 
     pub fn is_excused(&self, lane: &SubmitterId) -> bool {
-        self.blocks.resets > 0 || self.blocks.deeply_hurt.contains(lane)
+        self.blocks.resets > 0 || self.blocks.lanes_with_orphaned_finals.contains(lane)
     }
 
-    /// The world is over: this is what the store holds. To be called before the checks are asked for their end.
+    /// Sets the state of the store at the end of the world. Called before [`Check::end`].
     pub fn close(&mut self, state: EndState) {
         let findings = end_state::check_end_state(&state, &self.blocks.scan());
         self.end = Some(End { state, findings });
@@ -218,9 +218,9 @@ impl Picture {
         self.end.as_ref().map(|end| &end.state)
     }
 
-    /// What the end state says against a promise.
-    pub(super) fn finding(&self, promise: &str) -> Result<(), Broken> {
+    /// The violation of a promise that the end state shows.
+    pub(super) fn finding(&self, promise: &str) -> Result<(), CheckFailure> {
         let mut findings = self.end.iter().flat_map(|end| &end.findings);
-        findings.find(|(name, _)| *name == promise).map_or(Ok(()), |(_, broken)| Err(broken.clone()))
+        findings.find(|(name, _)| *name == promise).map_or(Ok(()), |(_, failure)| Err(failure.clone()))
     }
 }

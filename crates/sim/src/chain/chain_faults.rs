@@ -1,39 +1,39 @@
-//! What goes wrong with the chain itself: rolled for once a block or once a second, and told when it is done.
+//! Faults of the chain itself. Each is rolled for once a block or once a second, and recorded when it is done.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gapless_domain::{Address, Amount, Bytes, EvmCall, Fees, Nonce, SignedTx, TxPlan};
 
-use super::endpoint::Stand;
+use super::endpoint::EndpointCondition;
 use super::signed::sign_as_stranger;
-use super::state::{Place, State};
+use super::state::{ChainState, PoolId};
 use crate::dice::Dice;
 use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
 
-/// Of some faults there are only so many in one world: what they are about has to be seen through afterwards.
+/// The greatest number of each of these faults in one world: the lanes need time to handle them.
 const MOST_STRANGERS: u32 = 6;
 const MOST_DEEP_REORGS: u32 = 2;
-/// A deep reorg goes so much further than finality, at the most.
+/// A deep reorg drops this number of final blocks, at the most.
 const DEEPEST_BEYOND: u64 = 5;
-/// A chain is not reset before it has begun.
+/// The head number below which a chain is not reset.
 const RESET_ABOVE: u64 = 5;
 
-/// When all is calm, everybody is offered what anybody has, every so many seconds.
+/// The period, in seconds, in which all pools get all transactions after the storm.
 const SHARE_TICKS: u64 = 10;
 
 const STRANGER_GAS: u64 = 50_000;
 const GWEI: u128 = 1_000_000_000;
 
-/// Does it, if it can be done, and tells of it; false if it cannot.
-type Work = fn(&mut Mischief, &mut State, &mut Dice, Duration) -> bool;
+/// Injects a fault and records it. False if the fault is impossible now.
+type ChainFaultFn = fn(&mut ChainFaults, &mut ChainState, &mut Dice, Duration) -> bool;
 
 #[derive(Debug)]
-pub(super) struct Mischief {
+pub(super) struct ChainFaults {
     pub(super) faults: Faults,
     pub(super) history: History,
-    /// Each fault has its own, so that one less changes nothing for the others.
+    /// The dice of each fault, so that one fault less does not change the others.
     dice: BTreeMap<Fault, Dice>,
     ticks: u64,
     strangers: u32,
@@ -41,15 +41,15 @@ pub(super) struct Mischief {
     is_reset: bool,
 }
 
-impl Mischief {
+impl ChainFaults {
     pub(super) fn new(seed: u64, faults: Faults, history: History) -> Self {
         let dice = |fault: &Fault| (*fault, Dice::new(seed, &format!("chain {}", fault.as_str())));
         let dice = Fault::ALL.iter().map(dice).collect();
-        Mischief { faults, history, dice, ticks: 0, strangers: 0, deep_reorgs: 0, is_reset: false }
+        ChainFaults { faults, history, dice, ticks: 0, strangers: 0, deep_reorgs: 0, is_reset: false }
     }
 
-    /// When a block is due. True if there is a new head.
-    pub(super) fn block_due(&mut self, state: &mut State, now: Duration) -> bool {
+    /// Makes the next block, or a reorg. True if there is a new head.
+    pub(super) fn block_due(&mut self, state: &mut ChainState, now: Duration) -> bool {
         self.see_calm(state, now);
         if now < state.halted_until {
             return false;
@@ -62,13 +62,13 @@ impl Mischief {
         true
     }
 
-    pub(super) fn second_passed(&mut self, state: &mut State, now: Duration) {
+    pub(super) fn second_passed(&mut self, state: &mut ChainState, now: Duration) {
         self.see_calm(state, now);
         self.ticks += 1;
         if state.calm && self.ticks.is_multiple_of(SHARE_TICKS) {
             state.share(now);
         }
-        let all: [(Fault, Work); 9] = [
+        let all: [(Fault, ChainFaultFn); 9] = [
             (Fault::EndpointLags, |us, state, dice, now| us.done(Fault::EndpointLags, lag(state, dice, now))),
             (Fault::EndpointForked, |us, state, dice, now| us.done(Fault::EndpointForked, fork(state, dice, now))),
             (Fault::EndpointDown, |us, state, dice, now| us.done(Fault::EndpointDown, down(state, dice, now))),
@@ -84,8 +84,8 @@ impl Mischief {
         }
     }
 
-    /// True if it struck, and could be done.
-    fn attempt(&mut self, fault: Fault, work: Work, state: &mut State, now: Duration) -> bool {
+    /// True if the fault struck and was possible.
+    fn attempt(&mut self, fault: Fault, work: ChainFaultFn, state: &mut ChainState, now: Duration) -> bool {
         if !self.faults.rolls(fault) {
             return false;
         }
@@ -95,7 +95,7 @@ impl Mischief {
         is_done
     }
 
-    /// Counts and tells it, if there is anything to tell.
+    /// Counts and records the fault, if it was possible.
     fn done(&self, fault: Fault, what: Option<String>) -> bool {
         let is_done = what.is_some();
         if let Some(what) = what {
@@ -105,15 +105,15 @@ impl Mischief {
         is_done
     }
 
-    fn see_calm(&mut self, state: &mut State, now: Duration) {
+    fn see_calm(&mut self, state: &mut ChainState, now: Duration) {
         if self.faults.is_calm() && !state.calm {
             state.calm_down(now);
         }
     }
 
-    /// Never a final block: the deepest that goes is the one above it.
-    fn reorg(&mut self, state: &mut State, dice: &mut Dice, now: Duration) -> bool {
-        let deepest = state.confirmations.saturating_sub(1).min(state.ledger.head_number());
+    /// Drops blocks down to the one above the newest final block, at the most.
+    fn reorg(&mut self, state: &mut ChainState, dice: &mut Dice, now: Duration) -> bool {
+        let deepest = state.confirmations.saturating_sub(1).min(state.tree.head_number());
         if deepest == 0 {
             return false;
         }
@@ -123,8 +123,8 @@ impl Mischief {
         true
     }
 
-    fn deep_reorg(&mut self, state: &mut State, dice: &mut Dice, now: Duration) -> bool {
-        let (least, head) = (state.confirmations, state.ledger.head_number());
+    fn deep_reorg(&mut self, state: &mut ChainState, dice: &mut Dice, now: Duration) -> bool {
+        let (least, head) = (state.confirmations, state.tree.head_number());
         if self.deep_reorgs >= MOST_DEEP_REORGS || head <= least {
             return false;
         }
@@ -136,8 +136,8 @@ impl Mischief {
         true
     }
 
-    fn reset(&mut self, state: &mut State, _: &mut Dice, now: Duration) -> bool {
-        if self.is_reset || state.ledger.head_number() < RESET_ABOVE {
+    fn reset(&mut self, state: &mut ChainState, _: &mut Dice, now: Duration) -> bool {
+        if self.is_reset || state.tree.head_number() < RESET_ABOVE {
             return false;
         }
         self.is_reset = true;
@@ -146,15 +146,15 @@ impl Mischief {
         true
     }
 
-    fn stranger(&mut self, state: &mut State, dice: &mut Dice, now: Duration) -> bool {
+    fn stranger(&mut self, state: &mut ChainState, dice: &mut Dice, now: Duration) -> bool {
         let what = if self.strangers < MOST_STRANGERS { self.send_as_stranger(state, dice, now) } else { None };
         self.done(Fault::Stranger, what)
     }
 
-    fn send_as_stranger(&mut self, state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
+    fn send_as_stranger(&mut self, state: &mut ChainState, dice: &mut Dice, now: Duration) -> Option<String> {
         let account = dice.index(state.lanes.len());
         let lane = state.lanes.get(account)?.clone();
-        let count = state.ledger.accounts(state.ledger.head()).get(account)?.count;
+        let count = state.tree.accounts(state.tree.head()).get(account)?.count;
         let pending = state.miner.pending(account, count);
         let nonce = match dice.below(4) {
             0 => count,
@@ -178,8 +178,8 @@ impl Mischief {
             TxPlan { submitter: lane.clone(), nonce: Nonce::new(nonce).ok()?, call, gas_limit: STRANGER_GAS, fees };
         let SignedTx { raw, hash } = sign_as_stranger(&plan);
         let to = match dice.permille(400) {
-            true => Place::Miner,
-            false => Place::Endpoint(dice.index(state.endpoints.len())),
+            true => PoolId::Miner,
+            false => PoolId::Endpoint(dice.index(state.endpoints.len())),
         };
         let taken = match state.submit(to, &raw, now) {
             Ok(_) => "taken".to_owned(),
@@ -193,22 +193,22 @@ fn until(dice: &mut Dice, now: Duration, least_s: u64, most_s: u64) -> Duration 
     now + Duration::from_secs(dice.between(least_s, most_s))
 }
 
-/// One that has no trouble yet.
-fn healthy(state: &State, dice: &mut Dice, now: Duration) -> Option<usize> {
+/// A random endpoint without a fault.
+fn healthy(state: &ChainState, dice: &mut Dice, now: Duration) -> Option<usize> {
     let well: Vec<usize> = (0..state.endpoints.len())
         .filter(|at| state.endpoints.get(*at).is_some_and(|endpoint| endpoint.is_healthy(now)))
         .collect();
     dice.pick(&well)
 }
 
-fn put(state: &mut State, at: usize, stand: Stand) {
+fn put(state: &mut ChainState, at: usize, condition: EndpointCondition) {
     if let Some(endpoint) = state.endpoints.get_mut(at) {
-        endpoint.put(stand);
+        endpoint.put(condition);
     }
 }
 
-/// Either it follows behind the others, or it stands still where it was some blocks ago.
-fn lag(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
+/// An endpoint follows behind the others, or stays at an old block.
+fn lag(state: &mut ChainState, dice: &mut Dice, now: Duration) -> Option<String> {
     let at = healthy(state, dice, now)?;
     let blocks = match dice.permille(700) {
         true => dice.between(1, 5),
@@ -216,42 +216,43 @@ fn lag(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
     };
     let until = until(dice, now, 5, 40);
     let head = state.view(at, now);
-    let number = state.ledger.header(head)?.block.number.saturating_sub(blocks);
+    let number = state.tree.header(head)?.block.number.saturating_sub(blocks);
     let how = match dice.permille(500) {
         true => {
-            put(state, at, Stand::Lags { blocks: blocks as usize, until });
+            put(state, at, EndpointCondition::Lags { blocks: blocks as usize, until });
             "follows behind"
         }
         false => {
-            let on = state.ledger.at(head, number)?;
-            put(state, at, Stand::Stuck { on, until });
+            let on = state.tree.at(head, number)?;
+            put(state, at, EndpointCondition::Stuck { on, until });
             "stands still"
         }
     };
     Some(format!("endpoint {at} {how}, {blocks} blocks, until {until:?}"))
 }
 
-/// As deep as a reorg may be at the most, and never above the true head: so nothing that it shows can be taken for final that is not.
-fn fork(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
-    let deepest = state.confirmations.saturating_sub(1).min(state.ledger.head_number());
+/// An endpoint gets private blocks. The fork is as deep as a normal reorg and never longer than the canonical chain, so
+/// the endpoint shows no block as final that is not.
+fn fork(state: &mut ChainState, dice: &mut Dice, now: Duration) -> Option<String> {
+    let deepest = state.confirmations.saturating_sub(1).min(state.tree.head_number());
     let at = healthy(state, dice, now).filter(|_| deepest > 0)?;
     let depth = dice.between(1, deepest);
     let on = state.private_fork(at, depth, dice, now)?;
     let until = until(dice, now, 3, 25);
-    put(state, at, Stand::Stuck { on, until });
-    let block = state.ledger.header(on)?.block;
+    put(state, at, EndpointCondition::Stuck { on, until });
+    let block = state.tree.header(on)?.block;
     Some(format!("endpoint {at} has {depth} blocks of its own up to {} {}, until {until:?}", block.number, block.hash))
 }
 
-fn down(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
+fn down(state: &mut ChainState, dice: &mut Dice, now: Duration) -> Option<String> {
     let at = healthy(state, dice, now)?;
     let gateway = dice.permille(300);
     let until = until(dice, now, 3, 40);
-    put(state, at, Stand::Down { gateway, until });
+    put(state, at, EndpointCondition::Down { gateway, until });
     Some(format!("endpoint {at} until {until:?}"))
 }
 
-fn forget(state: &mut State, dice: &mut Dice) -> Option<String> {
+fn forget(state: &mut ChainState, dice: &mut Dice) -> Option<String> {
     let (all, one) = (dice.permille(400), dice.index(state.endpoints.len() + 1));
     let pools = state.pools().enumerate().filter(|(at, _)| all || *at == one);
     let gone: usize = pools.map(|(_, pool)| pool.forget_some(dice)).sum();
@@ -259,7 +260,7 @@ fn forget(state: &mut State, dice: &mut Dice) -> Option<String> {
     (gone > 0).then(|| format!("{gone} transactions, {whose}"))
 }
 
-fn spike(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
+fn spike(state: &mut ChainState, dice: &mut Dice, now: Duration) -> Option<String> {
     if now < state.spike_until {
         return None;
     }
@@ -267,7 +268,7 @@ fn spike(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
     Some(format!("until {:?}", state.spike_until))
 }
 
-fn drain(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
+fn drain(state: &mut ChainState, dice: &mut Dice, now: Duration) -> Option<String> {
     let account = dice.index(state.lanes.len());
     let until = until(dice, now, 20, 260);
     let drained = state.drained.get_mut(account).filter(|drained| **drained <= now)?;
@@ -276,7 +277,7 @@ fn drain(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
     Some(format!("{lane} until {until:?}"))
 }
 
-fn halt(state: &mut State, dice: &mut Dice, now: Duration) -> Option<String> {
+fn halt(state: &mut ChainState, dice: &mut Dice, now: Duration) -> Option<String> {
     if now < state.halted_until {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Somebody who signs by itself, and borrows nonces for that.
+//! A caller that reserves a nonce and signs by itself.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use gapless_domain::{CommandKind, Fees, LockOwner, Nonce, Payload, ReservationRe
 use super::{PATIENCE, caller, command, within};
 use crate::chain;
 use crate::dice::Dice;
-use crate::world::Scene;
+use crate::world::SharedWorld;
 
 const HOLD: Duration = Duration::from_secs(20);
 const FEES: Fees = Fees::Eip1559 { max_fee: 400_000_000_000, max_priority_fee: 2_000_000_000 };
 const GAS: u64 = 60_000;
 
 pub(super) fn payload(number: u64) -> Payload {
-    // A name that is too long or empty would be refused; this one is neither.
-    let lock_owner = LockOwner::new(&format!("borrower {number}"));
+    // The name is short enough and not empty, so it is never refused.
+    let lock_owner = LockOwner::new(&format!("reserver {number}"));
     let hold_ms = u32::try_from(HOLD.as_millis()).unwrap_or(u32::MAX);
     match lock_owner {
         Some(lock_owner) => Payload::Reservation(ReservationRequest { lock_owner, hold_ms }),
@@ -23,19 +23,20 @@ pub(super) fn payload(number: u64) -> Payload {
     }
 }
 
-/// Waits for its nonce, and uses it, gives it back, forgets it, or goes behind our back.
-pub(super) async fn borrow(scene: &Scene, lane: &SubmitterId, id: TxId, number: u64, dice: &mut Dice) {
-    let Some(nonce) = lent(scene, id, dice).await else { return };
+/// Waits for the reserved nonce. Then submits it, releases it, abandons it, or sends its transaction directly to the
+/// chain.
+pub(super) async fn use_nonce(world: &SharedWorld, lane: &SubmitterId, id: TxId, number: u64, dice: &mut Dice) {
+    let Some(nonce) = reserved_nonce(world, id, dice).await else { return };
     let Payload::Reservation(ReservationRequest { lock_owner, .. }) = payload(number) else { return };
-    scene.stage().sleep(dice.latency(Duration::from_secs(2))).await;
+    world.stage().sleep(dice.latency(Duration::from_secs(2))).await;
     let plan = plan(lane, nonce, number);
     let (signed, cost) = (chain::sign(&plan), plan.worst_cost());
     let by_command =
         CommandKind::UseReserved { nonce, lock_owner: lock_owner.clone(), signed: signed.clone(), fees: FEES, cost };
     match dice.below(10) {
-        0..=5 => command(scene, dice, lane, by_command, "borrower").await,
-        6..=7 => command(scene, dice, lane, CommandKind::ReleaseReserved { nonce, lock_owner }, "borrower").await,
-        8 => drop(scene.blueprint.chain.submit_outside(&signed.raw)),
+        0..=5 => command(world, dice, lane, by_command, "reserver").await,
+        6..=7 => command(world, dice, lane, CommandKind::ReleaseReserved { nonce, lock_owner }, "reserver").await,
+        8 => drop(world.parts.chain.submit_outside(&signed.raw)),
         _ => {}
     }
 }
@@ -44,12 +45,12 @@ fn plan(lane: &SubmitterId, nonce: Nonce, number: u64) -> TxPlan {
     TxPlan { submitter: lane.clone(), nonce, call: caller::payload(number), gas_limit: GAS, fees: FEES }
 }
 
-/// The nonce that it was lent, if that happens while anybody waits for it.
-async fn lent(scene: &Scene, id: TxId, dice: &mut Dice) -> Option<Nonce> {
+/// The reserved nonce, if the intent gets one in time.
+async fn reserved_nonce(world: &SharedWorld, id: TxId, dice: &mut Dice) -> Option<Nonce> {
     for _ in 0..60 {
-        scene.stage().sleep(dice.duration(Duration::from_millis(200), Duration::from_secs(2))).await;
-        let Some((_, store)) = scene.entrance(dice) else { continue };
-        let Some(Ok(rows)) = within(scene.stage(), PATIENCE, store.get(&[id])).await else { continue };
+        world.stage().sleep(dice.duration(Duration::from_millis(200), Duration::from_secs(2))).await;
+        let Some((_, store)) = world.random_node(dice) else { continue };
+        let Some(Ok(rows)) = within(world.stage(), PATIENCE, store.get(&[id])).await else { continue };
         let Some(Some(tx)) = rows.into_iter().next() else { continue };
         if tx.state.name().is_terminal() {
             return None;

@@ -1,4 +1,4 @@
-//! The chain as one process reaches it: which endpoint is asked, and what can happen to the question.
+//! The `Chain` of one process: chooses the endpoints to ask, and injects the faults of requests.
 
 use std::fmt;
 use std::future::pending;
@@ -17,100 +17,108 @@ use gapless_domain::{
     Permit, SignedPlan, SignedTx, SubmitterId, TxPlan,
 };
 
-use super::endpoint::{Stand, name_of};
-use super::ledger::BlockId;
+use super::block_tree::BlockId;
+use super::endpoint::{EndpointCondition, name_of};
 use super::signed::{self, gas_of, narrow};
-use super::state::State;
-use super::texts::Trouble;
+use super::state::ChainState;
+use super::texts::RequestFailure;
 use super::{ChainWorld, lock};
 use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
 use crate::net::Net;
 
-/// No request is waited for longer than this.
+/// The time-out of every request.
 const TIME_OUT: Duration = Duration::from_secs(5);
-/// How long a slow request is on its way; it arrives all the same.
+/// The travel time of a slow request. It arrives, also after the time-out.
 const SLOW: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(20));
-/// How long an endpoint is left alone that has not answered.
-const LEFT_ALONE: Duration = Duration::from_secs(3);
-/// Hints of a new head that are lost, of a thousand; and processes that never get one.
+/// The time for which an endpoint that did not answer is avoided.
+const AVOIDED_FOR: Duration = Duration::from_secs(3);
+/// The share of new-head hints that are lost, and the share of processes that never get one, in a thousand.
 const HINT_LOST: u32 = 100;
 const NO_HINTS: u32 = 200;
 
-/// Tips for each speed.
+/// The priority fee of each speed.
 const TIPS: [u128; 4] = [100_000_000, 200_000_000, 300_000_000, 500_000_000];
 
-pub(super) type Answer<T> = Result<T, Trouble>;
+pub(super) type EndpointResult<T> = Result<T, RequestFailure>;
 
-pub(super) struct Gate {
+pub(super) struct ChainClient {
     pub(super) world: Arc<ChainWorld>,
     pub(super) net: Net,
     pub(super) faults: Faults,
     pub(super) history: History,
     pub(super) owner: OwnerId,
     gets_hints: bool,
-    beliefs: Mutex<Vec<Belief>>,
+    tracked: Mutex<Vec<TrackedEndpoint>>,
 }
 
-/// What this process thinks of an endpoint.
+/// The knowledge of this process about an endpoint.
 #[derive(Clone, Copy, Debug, Default)]
-struct Belief {
+struct TrackedEndpoint {
     head: Option<BlockRef>,
     head_since: Duration,
-    left_alone_until: Duration,
+    avoided_until: Duration,
     asked: u32,
     failed: u32,
 }
 
-/// What an endpoint is asked with: the state, which endpoint it is, its head, and the time.
-pub(super) struct Desk<'a> {
-    pub(super) state: &'a mut State,
+/// The chain as one endpoint shows it, while it serves one request.
+pub(super) struct EndpointChain<'a> {
+    pub(super) state: &'a mut ChainState,
     pub(super) endpoint: usize,
     pub(super) head: BlockId,
     pub(super) faults: Faults,
     pub(super) history: History,
 }
 
-impl Gate {
+impl ChainClient {
     pub(super) fn new(world: Arc<ChainWorld>, net: Net, faults: Faults, history: History, owner: OwnerId) -> Self {
         let count = world.enter(|state, _| state.endpoints.len());
         let gets_hints = !net.roll(|dice| dice.permille(NO_HINTS));
-        Gate { world, net, faults, history, owner, gets_hints, beliefs: Mutex::new(vec![Belief::default(); count]) }
+        ChainClient {
+            world,
+            net,
+            faults,
+            history,
+            owner,
+            gets_hints,
+            tracked: Mutex::new(vec![TrackedEndpoint::default(); count]),
+        }
     }
 
     pub(super) fn endpoint_count(&self) -> usize {
-        lock(&self.beliefs).len()
+        lock(&self.tracked).len()
     }
 
-    /// One request to one endpoint. It arrives whatever becomes of this process, unless it is lost on the way.
+    /// One request to one endpoint. A request that is not lost arrives, also when this process has ended.
     pub(super) async fn call<T: Send + 'static>(
         &self,
         endpoint: usize,
-        work: impl FnOnce(&mut State, Duration) -> Answer<T> + Send + 'static,
-    ) -> Answer<T> {
+        work: impl FnOnce(&mut ChainState, Duration) -> EndpointResult<T> + Send + 'static,
+    ) -> EndpointResult<T> {
         let stage = self.net.stage();
-        let mut way = self.net.way();
+        let mut travel_time = self.net.travel_time();
         if self.strikes(Fault::RpcTimeoutBefore, endpoint) {
             stage.sleep(TIME_OUT).await;
-            return Err(Trouble::TimedOut);
+            return Err(RequestFailure::TimedOut);
         }
         if self.strikes(Fault::RpcTimeoutAfter, endpoint) {
-            way.back = TIME_OUT;
+            travel_time.back = TIME_OUT;
         } else if self.strikes(Fault::RpcSlow, endpoint) {
-            way.there = self.net.roll(|dice| dice.duration(SLOW.0, SLOW.1));
+            travel_time.there = self.net.roll(|dice| dice.duration(SLOW.0, SLOW.1));
         }
         let world = Arc::clone(&self.world);
         let served = move || {
-            world.enter(|state, now| match state.endpoints.get(endpoint).map(|endpoint| endpoint.stand(now)) {
-                None | Some(Stand::Down { gateway: false, .. }) => Err(Trouble::Away),
-                Some(Stand::Down { gateway: true, .. }) => Err(Trouble::Gateway),
+            world.enter(|state, now| match state.endpoints.get(endpoint).map(|endpoint| endpoint.condition(now)) {
+                None | Some(EndpointCondition::Down { gateway: false, .. }) => Err(RequestFailure::Unreachable),
+                Some(EndpointCondition::Down { gateway: true, .. }) => Err(RequestFailure::Gateway),
                 Some(_) => work(state, now),
             })
         };
         tokio::select! {
             biased;
-            answer = self.net.ask(way, served) => answer,
-            () = stage.sleep(TIME_OUT) => Err(Trouble::TimedOut),
+            answer = self.net.ask(travel_time, served) => answer,
+            () = stage.sleep(TIME_OUT) => Err(RequestFailure::TimedOut),
         }
     }
 
@@ -123,95 +131,93 @@ impl Gate {
         strikes
     }
 
-    /// Asks one endpoint for something that it shows of the chain.
+    /// Asks one endpoint, and remembers the head that it shows or its failure.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         endpoint: usize,
-        work: impl FnOnce(Desk<'_>) -> Answer<T> + Send + 'static,
-    ) -> Answer<T> {
+        work: impl FnOnce(EndpointChain<'_>) -> EndpointResult<T> + Send + 'static,
+    ) -> EndpointResult<T> {
         let (faults, history) = (self.faults.clone(), self.history.clone());
         let answer = self
             .call(endpoint, move |state, now| {
                 let head = state.view(endpoint, now);
-                let shown = state.ledger.header(head).map(|header| header.block);
-                work(Desk { state, endpoint, head, faults, history }).map(|answer| (shown, answer))
+                let shown = state.tree.header(head).map(|header| header.block);
+                work(EndpointChain { state, endpoint, head, faults, history }).map(|answer| (shown, answer))
             })
             .await;
         let now = self.net.stage().now();
         match answer {
             Ok((shown, answer)) => {
-                self.believe(endpoint, |belief| belief.shown(shown, now));
+                self.track(endpoint, |entry| entry.shown(shown, now));
                 Ok(answer)
             }
-            Err(trouble) => {
-                let is_away = !matches!(trouble, Trouble::Said { .. });
-                self.believe(endpoint, |belief| belief.failed(is_away, now));
-                Err(trouble)
+            Err(failure) => {
+                let is_unreachable = !matches!(failure, RequestFailure::Answered { .. });
+                self.track(endpoint, |entry| entry.failed(is_unreachable, now));
+                Err(failure)
             }
         }
     }
 
-    /// Asks the one that is believed to be the freshest, and the next one if that fails.
+    /// Asks the freshest endpoint, and the next one if it fails.
     async fn read<T: Send + 'static>(
         &self,
         method: Method,
-        work: impl FnOnce(Desk<'_>) -> Answer<T> + Clone + Send + 'static,
+        work: impl FnOnce(EndpointChain<'_>) -> EndpointResult<T> + Clone + Send + 'static,
     ) -> Result<T, ChainError> {
-        let mut last = (0, Trouble::Away);
+        let mut last = (0, RequestFailure::Unreachable);
         for endpoint in self.order() {
             match self.ask(endpoint, work.clone()).await {
                 Ok(answer) => return Ok(answer),
-                Err(trouble) => last = (endpoint, trouble),
+                Err(failure) => last = (endpoint, failure),
             }
         }
         Err(self.error(method, last))
     }
 
-    /// The same for what one endpoint may not have, and another has.
+    /// Asks one endpoint after the other until one has the item. `None` if an endpoint answered and none has it.
     async fn find<T: Send + 'static>(
         &self,
-        work: impl FnOnce(Desk<'_>) -> Answer<Option<T>> + Clone + Send + 'static,
+        work: impl FnOnce(EndpointChain<'_>) -> EndpointResult<Option<T>> + Clone + Send + 'static,
     ) -> Result<Option<T>, ChainError> {
-        let (mut last, mut answered) = ((0, Trouble::Away), false);
+        let (mut last, mut answered) = ((0, RequestFailure::Unreachable), false);
         for endpoint in self.order() {
             match self.ask(endpoint, work.clone()).await {
                 Ok(Some(found)) => return Ok(Some(found)),
                 Ok(None) => answered = true,
-                Err(trouble) => last = (endpoint, trouble),
+                Err(failure) => last = (endpoint, failure),
             }
         }
         if answered { Ok(None) } else { Err(self.error(Method::Other, last)) }
     }
 
-    fn error(&self, method: Method, (endpoint, trouble): (usize, Trouble)) -> ChainError {
+    fn error(&self, method: Method, (endpoint, failure): (usize, RequestFailure)) -> ChainError {
         let family = self.world.enter(|state, _| state.family(endpoint));
-        ChainError { classified: trouble.classified(family, method) }
+        ChainError { classified: failure.classified(family, method) }
     }
 
-    /// The freshest first, without those that are left alone; if that is everybody, the one that has been for the longest.
+    /// The endpoints that are not avoided, the freshest first. If all are avoided: the one whose time ends first.
     pub(super) fn order(&self) -> Vec<usize> {
         let now = self.net.stage().now();
-        let beliefs = lock(&self.beliefs);
-        let mut order: Vec<(usize, Belief)> = beliefs.iter().copied().enumerate().collect();
-        order.sort_by_key(|(_, belief)| std::cmp::Reverse(belief.head.map(|head| head.number)));
-        let well = order.iter().filter(|(_, belief)| belief.left_alone_until <= now).map(|(at, _)| *at);
+        let tracked = lock(&self.tracked);
+        let mut order: Vec<(usize, TrackedEndpoint)> = tracked.iter().copied().enumerate().collect();
+        order.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.head.map(|head| head.number)));
+        let well = order.iter().filter(|(_, entry)| entry.avoided_until <= now).map(|(at, _)| *at);
         let well: Vec<usize> = well.collect();
         match well.is_empty() {
             false => well,
-            true => {
-                order.iter().min_by_key(|(_, belief)| belief.left_alone_until).map(|(at, _)| *at).into_iter().collect()
-            }
+            true => order.iter().min_by_key(|(_, entry)| entry.avoided_until).map(|(at, _)| *at).into_iter().collect(),
         }
     }
 
-    fn believe(&self, endpoint: usize, change: impl FnOnce(&mut Belief)) {
-        if let Some(belief) = lock(&self.beliefs).get_mut(endpoint) {
-            change(belief);
+    fn track(&self, endpoint: usize, change: impl FnOnce(&mut TrackedEndpoint)) {
+        if let Some(entry) = lock(&self.tracked).get_mut(endpoint) {
+            change(entry);
         }
     }
 }
 
-impl Belief {
+impl TrackedEndpoint {
     fn shown(&mut self, head: Option<BlockRef>, now: Duration) {
         self.asked += 1;
         if self.head != head {
@@ -219,47 +225,47 @@ impl Belief {
         }
     }
 
-    fn failed(&mut self, is_away: bool, now: Duration) {
+    fn failed(&mut self, is_unreachable: bool, now: Duration) {
         self.asked += 1;
         self.failed += 1;
-        if is_away {
-            self.left_alone_until = now.saturating_add(LEFT_ALONE);
+        if is_unreachable {
+            self.avoided_until = now.saturating_add(AVOIDED_FOR);
         }
     }
 }
 
-impl Desk<'_> {
-    pub(super) fn head_header(&self) -> Answer<Header> {
-        self.state.ledger.header(self.head).ok_or(Trouble::Away)
+impl EndpointChain<'_> {
+    pub(super) fn head_header(&self) -> EndpointResult<Header> {
+        self.state.tree.header(self.head).ok_or(RequestFailure::Unreachable)
     }
 
     pub(super) fn header(&self, at: HeaderAt) -> Option<Header> {
-        let ledger = &self.state.ledger;
+        let tree = &self.state.tree;
         let number = match at {
-            HeaderAt::Hash(hash) => return ledger.by_hash(hash, self.endpoint).map(|block| block.header),
+            HeaderAt::Hash(hash) => return tree.by_hash(hash, self.endpoint).map(|block| block.header),
             HeaderAt::Number(number) => number,
             HeaderAt::Safe | HeaderAt::Finalized => {
-                (ledger.header(self.head)?.block.number + 1).checked_sub(self.state.confirmations)?
+                (tree.header(self.head)?.block.number + 1).checked_sub(self.state.confirmations)?
             }
         };
-        ledger.at(self.head, number).and_then(|id| ledger.header(id))
+        tree.at(self.head, number).and_then(|id| tree.header(id))
     }
 
-    pub(super) fn estimate(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Answer<u64> {
+    pub(super) fn estimate(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> EndpointResult<u64> {
         let state = &self.state;
-        let id = state.ledger.find(self.head, at).ok_or_else(|| Trouble::said("header not found"))?;
-        let account = state.account(from).ok_or_else(|| Trouble::said("unknown account"))?;
-        let balance = state.ledger.accounts(id).get(account).map_or(0, |account| account.balance);
+        let id = state.tree.find(self.head, at).ok_or_else(|| RequestFailure::answered("header not found"))?;
+        let account = state.account(from).ok_or_else(|| RequestFailure::answered("unknown account"))?;
+        let balance = state.tree.accounts(id).get(account).map_or(0, |account| account.balance);
         if narrow(call.value.get()) > balance {
-            return Err(Trouble::said("insufficient funds for gas * price + value"));
+            return Err(RequestFailure::answered("insufficient funds for gas * price + value"));
         }
         let effect = crate::history::effect_of(&call.data);
         if let Some(effect) = effect.filter(|effect| effect % 11 == 5) {
-            // It needs what an earlier one does, and that has not been mined yet.
+            // The call depends on an earlier intent that is not mined yet.
             let pool = state.endpoints.get(self.endpoint).map(|endpoint| &endpoint.pool);
             let mut pooled = pool.into_iter().flat_map(|pool| pool.of(account));
             if pooled.any(|tx| tx.effect().is_some_and(|other| other < effect)) {
-                return Err(Trouble::Said { code: 3, text: "execution reverted: too early".to_owned() });
+                return Err(RequestFailure::Answered { code: 3, text: "execution reverted: too early".to_owned() });
             }
         }
         Ok(gas_of(call))
@@ -268,12 +274,12 @@ impl Desk<'_> {
     pub(super) fn account_view(&self, lane: &SubmitterId, final_at: Option<BlockRef>) -> AccountView {
         let state = &self.state;
         let at = state.account(lane);
-        let of = |id: BlockId| at.and_then(|at| state.ledger.accounts(id).get(at).copied());
+        let of = |id: BlockId| at.and_then(|at| state.tree.accounts(id).get(at).copied());
         let latest = of(self.head);
         let count = latest.map_or(0, |account| account.count);
         let pool = state.endpoints.get(self.endpoint).map(|endpoint| &endpoint.pool);
         let pending = pool.zip(at).map_or(count, |(pool, at)| pool.pending(at, count));
-        let finalized = final_at.and_then(|block| state.ledger.find(self.head, block)).and_then(of);
+        let finalized = final_at.and_then(|block| state.tree.find(self.head, block)).and_then(of);
         AccountView {
             latest: nonce(count),
             pending: nonce(pending),
@@ -284,8 +290,8 @@ impl Desk<'_> {
     }
 
     pub(super) fn receipt(&self, hash: B256) -> Option<Receipt> {
-        let (id, tx) = self.state.ledger.place(self.head, hash)?;
-        let receipt = self.state.ledger.block(id)?.receipt(tx);
+        let (id, tx) = self.state.tree.locate(self.head, hash)?;
+        let receipt = self.state.tree.block(id)?.receipt(tx);
         let is_hidden = self.faults.strikes(Fault::NullReceipt);
         if is_hidden {
             let what = format!("the receipt of {hash}, by endpoint {}", self.endpoint);
@@ -295,20 +301,20 @@ impl Desk<'_> {
     }
 
     pub(super) fn block_receipts(&self, block: BlockRef) -> Option<Vec<Receipt>> {
-        let ledger = &self.state.ledger;
-        let block = ledger.block(ledger.find(self.head, block)?)?;
+        let tree = &self.state.tree;
+        let block = tree.block(tree.find(self.head, block)?)?;
         Some(block.txs.iter().map(|tx| block.receipt(tx)).collect())
     }
 
     fn revert(&self, hash: B256) -> Option<Revert> {
-        let (_, tx) = self.state.ledger.place(self.head, hash)?;
+        let (_, tx) = self.state.tree.locate(self.head, hash)?;
         let effect = tx.effect().filter(|_| !tx.succeeds)?;
         Some(Revert { reason: Some(NodeText::new(&format!("effect {effect} reverts"))), data: Bytes::new() })
     }
 
     pub(super) fn sent_in(&self, number: u64, account: &SubmitterId) -> Option<SentInBlock> {
-        let ledger = &self.state.ledger;
-        let block = ledger.block(ledger.at(self.head, number)?)?;
+        let tree = &self.state.tree;
+        let block = tree.block(tree.at(self.head, number)?)?;
         let sent = block.txs.iter().filter(|tx| tx.read.plan.submitter == *account).map(|tx| tx.read.clone());
         Some(SentInBlock { link: block.link(), sent: sent.collect() })
     }
@@ -327,18 +333,18 @@ fn nonce(count: u64) -> Nonce {
 }
 
 #[async_trait]
-impl Chain for Gate {
+impl Chain for ChainClient {
     fn id(&self) -> &ChainId {
         &self.world.id
     }
 
     async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
         let (from, call) = (from.clone(), call.clone());
-        self.read(Method::Call, move |desk| desk.estimate(&from, &call, at)).await
+        self.read(Method::Call, move |chain| chain.estimate(&from, &call, at)).await
     }
 
     async fn quote(&self) -> Result<FeeQuote, ChainError> {
-        let head = self.read(Method::Other, |desk| desk.head_header()).await?;
+        let head = self.read(Method::Other, |chain| chain.head_header()).await?;
         Ok(quote_at(&head))
     }
 
@@ -374,14 +380,14 @@ impl Chain for Gate {
 
     async fn head(&self) -> Result<Header, ChainError> {
         let order = self.order();
-        let answers = join_all(order.iter().map(|endpoint| self.ask(*endpoint, |desk| desk.head_header()))).await;
+        let answers = join_all(order.iter().map(|endpoint| self.ask(*endpoint, |chain| chain.head_header()))).await;
         let mut best: Option<Header> = None;
-        let mut last = (0, Trouble::Away);
+        let mut last = (0, RequestFailure::Unreachable);
         for (endpoint, answer) in order.into_iter().zip(answers) {
             match answer {
                 Ok(header) if best.is_none_or(|best| header.block.number > best.block.number) => best = Some(header),
                 Ok(_) => {}
-                Err(trouble) => last = (endpoint, trouble),
+                Err(failure) => last = (endpoint, failure),
             }
         }
         best.ok_or_else(|| self.error(Method::Other, last))
@@ -389,19 +395,21 @@ impl Chain for Gate {
 
     async fn header(&self, at: HeaderAt) -> Result<Option<Header>, ChainError> {
         match at {
-            HeaderAt::Hash(_) => self.find(move |desk| Ok(desk.header(at))).await,
-            _ => self.read(Method::Other, move |desk| Ok(desk.header(at))).await,
+            HeaderAt::Hash(_) => self.find(move |chain| Ok(chain.header(at))).await,
+            _ => self.read(Method::Other, move |chain| Ok(chain.header(at))).await,
         }
     }
 
     async fn headers(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Option<Header>>, ChainError> {
-        self.read(Method::Other, move |desk| Ok(numbers.map(|number| desk.header(HeaderAt::Number(number))).collect()))
-            .await
+        self.read(Method::Other, move |chain| {
+            Ok(numbers.map(|number| chain.header(HeaderAt::Number(number))).collect())
+        })
+        .await
     }
 
     async fn block_receipts(&self, block: BlockRef, _: &Wanted<'_>) -> Result<Option<Vec<Receipt>>, ChainError> {
-        let receipts = self.find(move |desk| Ok(desk.block_receipts(block))).await?;
-        // By all of them at once: one alone would be made up for by the next.
+        let receipts = self.find(move |chain| Ok(chain.block_receipts(block))).await?;
+        // Hidden at all endpoints at once. If one hid it, the next one would answer.
         let is_hidden = receipts.is_some() && self.faults.strikes(Fault::NullReceipt);
         if is_hidden {
             let what = format!("the receipts of block {} {}, by all endpoints", block.number, block.hash);
@@ -412,12 +420,12 @@ impl Chain for Gate {
 
     async fn receipts(&self, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, ChainError> {
         let hashes = hashes.to_vec();
-        self.read(Method::Other, move |desk| Ok(hashes.iter().map(|hash| desk.receipt(*hash)).collect())).await
+        self.read(Method::Other, move |chain| Ok(hashes.iter().map(|hash| chain.receipt(*hash)).collect())).await
     }
 
     async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError> {
         let hashes = hashes.to_vec();
-        self.read(Method::Other, move |desk| Ok(hashes.iter().map(|hash| desk.revert(*hash)).collect())).await
+        self.read(Method::Other, move |chain| Ok(hashes.iter().map(|hash| chain.revert(*hash)).collect())).await
     }
 
     async fn sent_by(
@@ -426,7 +434,7 @@ impl Chain for Gate {
         numbers: RangeInclusive<u64>,
     ) -> Result<Vec<Option<SentInBlock>>, ChainError> {
         let account = account.clone();
-        self.read(Method::Other, move |desk| Ok(numbers.map(|number| desk.sent_in(number, &account)).collect())).await
+        self.read(Method::Other, move |chain| Ok(numbers.map(|number| chain.sent_in(number, &account)).collect())).await
     }
 
     async fn accounts(
@@ -435,8 +443,8 @@ impl Chain for Gate {
         final_at: Option<BlockRef>,
     ) -> Result<Vec<AccountView>, ChainError> {
         let accounts = accounts.to_vec();
-        self.read(Method::Other, move |desk| {
-            Ok(accounts.iter().map(|lane| desk.account_view(lane, final_at)).collect())
+        self.read(Method::Other, move |chain| {
+            Ok(accounts.iter().map(|lane| chain.account_view(lane, final_at)).collect())
         })
         .await
     }
@@ -446,23 +454,23 @@ impl Chain for Gate {
             pending::<()>().await;
         }
         loop {
-            self.world.bell.notified().await;
+            self.world.new_head.notified().await;
             if !self.net.roll(|dice| dice.permille(HINT_LOST)) {
-                let way = self.net.way();
-                return self.net.stage().sleep(way.back).await;
+                let travel_time = self.net.travel_time();
+                return self.net.stage().sleep(travel_time.back).await;
             }
         }
     }
 
     fn endpoints(&self) -> Vec<EndpointStatus> {
         let now = self.net.stage().now();
-        let beliefs = lock(&self.beliefs);
-        let newest = beliefs.iter().filter_map(|belief| belief.head).map(|head| head.number).max();
-        let status = |(at, belief): (usize, &Belief)| {
-            let head = belief.head.map(|head| head.number);
+        let tracked = lock(&self.tracked);
+        let newest = tracked.iter().filter_map(|entry| entry.head).map(|head| head.number).max();
+        let status = |(at, entry): (usize, &TrackedEndpoint)| {
+            let head = entry.head.map(|head| head.number);
             let lag = newest.zip(head).map(|(newest, head)| newest - head);
             let health = match lag {
-                _ if belief.left_alone_until > now => EndpointHealth::Down,
+                _ if entry.avoided_until > now => EndpointHealth::Down,
                 None => EndpointHealth::Unchecked,
                 Some(0..=2) => EndpointHealth::Good,
                 Some(_) => EndpointHealth::Lagging,
@@ -472,20 +480,20 @@ impl Chain for Gate {
                 weight: 1,
                 health,
                 head,
-                head_age: head.map(|_| now.saturating_sub(belief.head_since)),
+                head_age: head.map(|_| now.saturating_sub(entry.head_since)),
                 lag,
-                errors_permille: (belief.failed * 1000).checked_div(belief.asked),
+                errors_permille: (entry.failed * 1000).checked_div(entry.asked),
                 latency: None,
                 in_flight: 0,
                 last_error: (health == EndpointHealth::Down).then(|| "it has not answered".to_owned()),
             }
         };
-        beliefs.iter().enumerate().map(status).collect()
+        tracked.iter().enumerate().map(status).collect()
     }
 }
 
-impl fmt::Debug for Gate {
+impl fmt::Debug for ChainClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").field("owner", &self.owner).finish_non_exhaustive()
+        f.debug_struct("ChainClient").field("owner", &self.owner).finish_non_exhaustive()
     }
 }

@@ -4,10 +4,10 @@ mod rpc_support;
 
 use gapless_devchain::DEV_ACCOUNTS;
 use gapless_devchain::rpc::{Mining, RpcLimits};
-use rpc_support::{Served, payment, with_server};
+use rpc_support::{ServedDevChain, payment, with_server};
 use serde_json::{Value, json};
 
-async fn block(served: &Served, path: &str, tag: &str) -> Value {
+async fn block(served: &ServedDevChain, path: &str, tag: &str) -> Value {
     served.ok(path, "eth_getBlockByNumber", json!([tag, false])).await
 }
 
@@ -82,7 +82,7 @@ async fn preconfirmed_transaction_may_be_late_or_dropped() {
         served.ok("/", "eth_sendRawTransaction", json!([raw])).await;
         served.ok("/", "eth_sendRawTransaction", json!([second])).await;
         assert_eq!(receipt("/endpoint/hasty", second_hash).await["blockNumber"], "0x1");
-        assert_eq!(receipt("/", second_hash).await, json!(null), "the others wait for the block");
+        assert_eq!(receipt("/", second_hash).await, json!(null), "other endpoints do not preconfirm");
         assert_eq!((count("latest").await, count("pending").await), (json!("0x0"), json!("0x2")));
 
         served.ok("/", "gapless_mineEmpty", json!([])).await;
@@ -90,7 +90,7 @@ async fn preconfirmed_transaction_may_be_late_or_dropped() {
         assert_eq!(
             receipt("/endpoint/hasty", second_hash).await["blockNumber"],
             "0x2",
-            "now it is promised for the next"
+            "the transaction is preconfirmed for the next block"
         );
         served.ok("/", "anvil_dropTransaction", json!([second_hash])).await;
         assert_eq!(receipt("/endpoint/hasty", second_hash).await, json!(null));
@@ -122,7 +122,7 @@ async fn trace_supports_only_top_calls() {
         for other in [json!({ "tracer": "prestateTracer" }), json!({}), Value::Null] {
             assert_eq!(refused(other).await, (-32000, "tracer not found".to_owned()));
         }
-        assert_eq!(refused(json!({ "tracer": "callTracer" })).await.0, -32602, "half of the calls would be a lie");
+        assert_eq!(refused(json!({ "tracer": "callTracer" })).await.0, -32602, "a full trace is not supported");
     })
     .await;
 }

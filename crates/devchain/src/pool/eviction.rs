@@ -4,27 +4,27 @@ use std::sync::Arc;
 
 use alloy_primitives::B256;
 
+use super::account_txs::{AccountTxs, PoolEntry};
 use super::error::PoolError;
-use super::list::{Entry, List};
-use super::{Ground, Pool, slots};
+use super::{HeadContext, Pool, slots};
 use crate::tx::Tx;
 
 impl Pool {
     /// Makes room for a transaction by evicting cheaper ones, or refuses it.
-    pub(super) fn make_room(&mut self, tx: &Tx, ground: Ground<'_>) -> Result<(), PoolError> {
+    pub(super) fn make_room(&mut self, tx: &Tx, context: HeadContext<'_>) -> Result<(), PoolError> {
         let capacity = self.limits.global_slots + self.limits.global_queue;
         let mut missing = (self.slots + slots(tx)).saturating_sub(capacity);
         if missing == 0 {
             return Ok(());
         }
         let mut cheapest: Vec<Arc<Tx>> = self.by_hash.values().cloned().collect();
-        cheapest.sort_by_key(|tx| (price(tx, ground.base_fee), tx.hash));
-        if cheapest.first().is_some_and(|worst| price(tx, ground.base_fee) <= price(worst, ground.base_fee)) {
+        cheapest.sort_by_key(|tx| (price(tx, context.base_fee), tx.hash));
+        if cheapest.first().is_some_and(|worst| price(tx, context.base_fee) <= price(worst, context.base_fee)) {
             return Err(PoolError::Underpriced);
         }
         let mut victims: Vec<B256> = Vec::new();
         for victim in &cheapest {
-            if missing == 0 || price(victim, ground.base_fee) >= price(tx, ground.base_fee) {
+            if missing == 0 || price(victim, context.base_fee) >= price(tx, context.base_fee) {
                 break;
             }
             missing = missing.saturating_sub(slots(victim));
@@ -33,7 +33,7 @@ impl Pool {
         if missing > 0 {
             return Err(PoolError::Full);
         }
-        let is_gapped = tx.nonce() > self.next_nonce(tx.from, ground);
+        let is_gapped = tx.nonce() > self.next_nonce(tx.from, context);
         let takes_pending = |hash: &B256| {
             let Some(victim) = self.get(*hash) else { return false };
             self.pending.get(&victim.from).is_some_and(|list| list.get(victim.nonce()).is_some())
@@ -54,7 +54,7 @@ impl Pool {
         if self.is_replaying || self.by_hash.len() <= self.limits.global_slots {
             return;
         }
-        let mut count: usize = self.pending.values().map(List::len).sum();
+        let mut count: usize = self.pending.values().map(AccountTxs::len).sum();
         while count > self.limits.global_slots {
             let longest = self.pending.iter().map(|(account, list)| (list.len(), *account)).max();
             let Some((_, account)) = longest.filter(|(length, _)| *length > self.limits.account_slots) else { return };
@@ -70,12 +70,12 @@ impl Pool {
         if self.is_replaying || self.by_hash.len() <= self.limits.global_queue {
             return;
         }
-        let count: usize = self.queued.values().map(List::len).sum();
+        let count: usize = self.queued.values().map(AccountTxs::len).sum();
         let excess = count.saturating_sub(self.limits.global_queue);
         if excess == 0 {
             return;
         }
-        let mut entries: Vec<Entry> = self.queued.values().flat_map(List::iter).cloned().collect();
+        let mut entries: Vec<PoolEntry> = self.queued.values().flat_map(AccountTxs::iter).cloned().collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.arrival));
         for entry in entries.into_iter().take(excess) {
             self.evict(entry.tx.hash);

@@ -6,70 +6,75 @@ use std::sync::Arc;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::Instant;
 
-use super::block::Block;
+use super::block::NullBlock;
 use super::{LIMITS, NullChain, clock, render};
 use crate::error::{RpcError, SERVER_ERROR_CODE};
-use crate::rpc::{EndpointError, FellBehind, Line, METHOD_NOT_FOUND_CODE, Reply, Road, RpcLimits, Served};
+use crate::rpc::{
+    EndpointError, METHOD_NOT_FOUND_CODE, RpcConnection, RpcLimits, RpcReply, RpcService, RpcTransport,
+    SubscriberLagged,
+};
 
 #[derive(Debug)]
-pub(crate) struct NullLine {
+pub(crate) struct NullConnection {
     chain: NullChain,
     /// `None` over HTTP, which has no subscriptions.
-    heads: Option<Heads>,
+    heads: Option<HeadSubscriptions>,
     /// Texts that wait for their time to be sent. All wait for the same duration, so they are in order.
     waiting: VecDeque<(Instant, String)>,
 }
 
 /// Subscriptions to new heads.
 #[derive(Debug, Default)]
-pub(super) struct Heads {
+pub(super) struct HeadSubscriptions {
     ids: Vec<u64>,
     last_id: u64,
     /// Present only while a subscription exists.
-    blocks: Option<broadcast::Receiver<Arc<Block>>>,
+    blocks: Option<broadcast::Receiver<Arc<NullBlock>>>,
 }
 
-impl Served for NullChain {
-    type Line = NullLine;
+impl RpcService for NullChain {
+    type Connection = NullConnection;
 
     fn limits(&self) -> &RpcLimits {
         &LIMITS
     }
 
     /// All endpoint names lead to the same endpoint.
-    fn line(&self, _: &str, road: Road) -> Result<NullLine, EndpointError> {
-        let heads = (road == Road::Socket).then(Heads::default);
-        Ok(NullLine { chain: self.clone(), heads, waiting: VecDeque::new() })
+    fn connect(&self, _: &str, transport: RpcTransport) -> Result<NullConnection, EndpointError> {
+        let heads = (transport == RpcTransport::Socket).then(HeadSubscriptions::default);
+        Ok(NullConnection { chain: self.clone(), heads, waiting: VecDeque::new() })
     }
 }
 
-impl Line for NullLine {
+impl RpcConnection for NullConnection {
     fn is_dead(&self) -> bool {
         false
     }
 
-    async fn answer(&mut self, text: &[u8]) -> Reply {
-        let Some(answer) = self.chain.answer(text, self.heads.as_mut()) else { return Reply::Nothing };
+    async fn answer(&mut self, text: &[u8]) -> RpcReply {
+        let Some(answer) = self.chain.answer(text, self.heads.as_mut()) else { return RpcReply::Nothing };
         let latency = self.chain.shared.options.latency;
         if latency.is_zero() {
-            return Reply::Text(answer);
+            return RpcReply::Text(answer);
         }
         let due = clock::due_after(latency);
         if self.heads.is_some() {
             self.waiting.push_back((due, answer));
-            return Reply::Nothing;
+            return RpcReply::Nothing;
         }
         clock::until(Some(due)).await;
-        Reply::Text(answer)
+        RpcReply::Text(answer)
     }
 
-    async fn news(&mut self) -> Result<Vec<String>, FellBehind> {
+    async fn next_messages(&mut self) -> Result<Vec<String>, SubscriberLagged> {
         let latency = self.chain.shared.options.latency;
         let Some(heads) = &mut self.heads else { return std::future::pending().await };
         loop {
             let due = self.waiting.front().map(|(due, _)| *due);
             tokio::select! {
-                () = clock::until(due) => return Ok(self.waiting.pop_front().map(|(_, text)| text).into_iter().collect()),
+                () = clock::until(due) => {
+                    return Ok(self.waiting.pop_front().map(|(_, text)| text).into_iter().collect());
+                }
                 block = heads.next() => {
                     let texts = heads.notifications(&*block?);
                     if latency.is_zero() {
@@ -83,7 +88,7 @@ impl Line for NullLine {
     }
 }
 
-impl Heads {
+impl HeadSubscriptions {
     pub(super) fn open(&mut self, chain: &NullChain, name: &str) -> Result<u64, RpcError> {
         if name != "newHeads" {
             let text = format!("no \"{name}\" subscription in eth namespace");
@@ -111,18 +116,18 @@ impl Heads {
         Ok(())
     }
 
-    async fn next(&mut self) -> Result<Arc<Block>, FellBehind> {
+    async fn next(&mut self) -> Result<Arc<NullBlock>, SubscriberLagged> {
         match &mut self.blocks {
             None => std::future::pending().await,
             Some(blocks) => match blocks.recv().await {
                 Ok(block) => Ok(block),
-                Err(RecvError::Lagged(_)) => Err(FellBehind),
+                Err(RecvError::Lagged(_)) => Err(SubscriberLagged),
                 Err(RecvError::Closed) => std::future::pending().await,
             },
         }
     }
 
-    fn notifications(&self, block: &Block) -> Vec<String> {
+    fn notifications(&self, block: &NullBlock) -> Vec<String> {
         self.ids.iter().map(|id| render::new_head(*id, block)).collect()
     }
 }

@@ -1,4 +1,5 @@
-//! A made-up world for the tests of the checks: its store is the model, its chain and everybody's deeds are written by hand.
+//! The fixture of the tests of the checks: the store is the model, the tests write the chain and all other moments by
+//! hand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +18,17 @@ use gapless_store::{
 use crate::chain::{read_signed, sign, sign_as_stranger};
 use crate::fault::Fault;
 use crate::history::{ChainBlock, ChainTx, Moment};
-use crate::plan::Plan;
 use crate::store::wait_for;
+use crate::world_spec::WorldSpec;
 
-use super::{Check, Picture, all, read_end_state};
+use super::{Check, WorldView, all, read_end_state};
 
-/// The promises that a moment broke.
-pub(super) type BrokenPromises = Vec<&'static str>;
+/// The promises that a moment violated.
+pub(super) type ViolatedPromises = Vec<&'static str>;
 
 #[derive(Debug)]
-pub(super) struct Story {
-    pub(super) picture: Picture,
+pub(super) struct CheckFixture {
+    pub(super) view: WorldView,
     checks: Vec<Box<dyn Check>>,
     model: Model,
     store: ModelStore,
@@ -39,21 +40,28 @@ pub(super) struct Story {
     blocks: Vec<ChainBlock>,
 }
 
-pub(super) fn strict() -> Plan {
+pub(super) fn strict() -> WorldSpec {
     let on_external_nonce = ExternalNoncePolicy::Protect;
-    let mut odds = Plan::of(1).odds;
+    let mut odds = WorldSpec::of(1).odds;
     // A cause for PROTECT.
     odds.insert(Fault::Stranger, 1);
-    let plan = Plan { odds, on_external_nonce, confirmations: 1, by_tag: false, ..Plan::of(1) };
-    Plan { window: 1, release: ReleaseRule::Mined, ..plan }
+    WorldSpec {
+        window: 1,
+        release: ReleaseRule::Mined,
+        on_external_nonce,
+        confirmations: 1,
+        by_tag: false,
+        odds,
+        ..WorldSpec::of(1)
+    }
 }
 
-pub(super) fn wide() -> Plan {
-    Plan { window: 8, ..strict() }
+pub(super) fn wide() -> WorldSpec {
+    WorldSpec { window: 8, ..strict() }
 }
 
-impl Story {
-    pub(super) fn new(plan: &Plan) -> Story {
+impl CheckFixture {
+    pub(super) fn new(plan: &WorldSpec) -> CheckFixture {
         let lane: SubmitterId = "eip155:31337:0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266".parse().unwrap();
         let clock = Arc::new(ManualClock::starting_at(Timestamp::from_micros(1_000_000)));
         let model = Model::new(LeaseTerms::default(), clock);
@@ -61,8 +69,8 @@ impl Story {
         let store = model.node(owner.clone());
         wait_for(store.register_submitters(&[NewSubmitter { id: lane.clone(), alias: None }])).unwrap();
         let lease = Lease::granted(lane.clone(), owner, FencingToken::new(1));
-        let mut story = Story {
-            picture: Picture::new(std::slice::from_ref(&lane), plan),
+        let mut fixture = CheckFixture {
+            view: WorldView::new(std::slice::from_ref(&lane), plan),
             checks: all(plan),
             model,
             store,
@@ -73,32 +81,32 @@ impl Story {
             now: Duration::ZERO,
             blocks: Vec::new(),
         };
-        assert_eq!(story.mine(&[]), NOTHING);
+        assert_eq!(fixture.mine(&[]), NOTHING);
         if plan.has(Fault::Stranger) {
             let what = "another user of the key".to_owned();
-            assert_eq!(story.tell(Moment::Struck { fault: Fault::Stranger, what }), NOTHING);
+            assert_eq!(fixture.tell(Moment::Struck { fault: Fault::Stranger, what }), NOTHING);
         }
-        let acquired = wait_for(story.store.acquire(&[lane])).unwrap();
+        let acquired = wait_for(fixture.store.acquire(&[lane])).unwrap();
         assert_eq!(acquired, [Acquired::Held(lease.clone())]);
-        assert_eq!(story.tell(Moment::Leased { lease }), NOTHING);
-        story
+        assert_eq!(fixture.tell(Moment::Leased { lease }), NOTHING);
+        fixture
     }
 
-    /// Shows it to all checks.
-    pub(super) fn tell(&mut self, moment: Moment) -> BrokenPromises {
+    /// Shows a moment to all checks.
+    pub(super) fn tell(&mut self, moment: Moment) -> ViolatedPromises {
         assert!(!moment.to_string().is_empty() && !moment.to_string().contains('\n'), "{moment}");
-        self.picture.apply(self.index, self.now, &moment);
+        self.view.apply(self.index, self.now, &moment);
         self.index += 1;
-        let (picture, checks) = (&self.picture, self.checks.iter_mut());
-        checks.filter_map(|check| check.see(&moment, picture).err().map(|_| check.promise())).collect()
+        let (view, checks) = (&self.view, self.checks.iter_mut());
+        checks.filter_map(|check| check.see(&moment, view).err().map(|_| check.promise())).collect()
     }
 
-    pub(super) fn end(&mut self) -> BrokenPromises {
-        let (demanded, excused) = (self.picture.demanded(), self.picture.excused());
+    pub(super) fn end(&mut self) -> ViolatedPromises {
+        let (demanded, excused) = (self.view.demanded(), self.view.excused());
         let end = wait_for(read_end_state(&self.store, std::slice::from_ref(&self.lane), demanded, excused)).unwrap();
-        self.picture.close(end);
-        let (picture, checks) = (&self.picture, self.checks.iter_mut());
-        checks.filter_map(|check| check.end(picture).err().map(|_| check.promise())).collect()
+        self.view.close(end);
+        let (view, checks) = (&self.view, self.checks.iter_mut());
+        checks.filter_map(|check| check.end(view).err().map(|_| check.promise())).collect()
     }
 
     pub(super) fn store(&self) -> &ModelStore {
@@ -119,13 +127,13 @@ impl Story {
         (self.model.snapshot(), self.index)
     }
 
-    pub(super) fn lose(&mut self, (snapshot, since): (Snapshot, usize)) -> BrokenPromises {
+    pub(super) fn lose(&mut self, (snapshot, since): (Snapshot, usize)) -> ViolatedPromises {
         self.model.restore(snapshot);
         wait_for(self.store.declare_lost(&NodeText::new("operator"), "a test")).unwrap();
         self.tell(Moment::StoreLost { since })
     }
 
-    /// In the store, and told.
+    /// Accepts and acknowledges an intent, in the store and in the history.
     pub(super) fn accept(&mut self, number: u64) -> IntentRecord {
         let tx = self.intent(number);
         let new = NewIntent { id: tx.id, intent: tx.intent.clone() };
@@ -154,17 +162,17 @@ impl Story {
         }
     }
 
-    /// Takes a commit into the store, and tells of it.
-    pub(super) fn commit(&mut self, commit: LaneCommit) -> BrokenPromises {
+    /// Writes a commit to the store and records it.
+    pub(super) fn commit(&mut self, commit: LaneCommit) -> ViolatedPromises {
         let write = || wait_for(self.store.commit(std::slice::from_ref(&commit)));
-        // After a loss the first answer is that there was one.
+        // After a loss of commits the first answer is an error that reports it.
         let done = write().or_else(|_| write()).unwrap();
         assert_eq!(done.verdicts, [CommitVerdict::Done]);
-        self.say(commit)
+        self.record(commit)
     }
 
-    /// Tells of a commit that no store would take.
-    pub(super) fn say(&mut self, commit: LaneCommit) -> BrokenPromises {
+    /// Records a commit that no store would apply.
+    pub(super) fn record(&mut self, commit: LaneCommit) -> ViolatedPromises {
         if let Some(change) = commit.cursor() {
             self.cursor = change.to().clone();
         }
@@ -194,26 +202,26 @@ impl Story {
     }
 
     /// Binds the next nonce, in the store.
-    pub(super) fn bind(&mut self, tx: &mut IntentRecord, number: u64) -> (NewAttempt, BrokenPromises) {
+    pub(super) fn bind(&mut self, tx: &mut IntentRecord, number: u64) -> (NewAttempt, ViolatedPromises) {
         let (commit, attempt) = self.bind_commit(tx, number);
         follow(tx, &commit);
-        let broken = self.commit(commit);
-        (attempt, broken)
+        let failure = self.commit(commit);
+        (attempt, failure)
     }
 
-    /// One more change of an intent, in the store.
-    pub(super) fn change(&mut self, tx: &mut IntentRecord, transition: Transition) -> BrokenPromises {
+    /// Changes an intent, in the store.
+    pub(super) fn change(&mut self, tx: &mut IntentRecord, transition: Transition) -> ViolatedPromises {
         let mut commit = self.new_commit();
         commit.change(tx.change(transition).unwrap());
         follow(tx, &commit);
         self.commit(commit)
     }
 
-    /// The whole way of an intent that all goes well with.
+    /// Delivers an intent from acceptance to confirmation.
     pub(super) fn deliver(&mut self, number: u64) -> IntentRecord {
         let mut tx = self.accept(number);
-        let (attempt, broken) = self.bind(&mut tx, number);
-        assert_eq!(broken, NOTHING);
+        let (attempt, failure) = self.bind(&mut tx, number);
+        assert_eq!(failure, NOTHING);
         assert_eq!(self.send(&attempt), NOTHING);
         assert_eq!(self.mine(&[self.ours(&attempt)]), NOTHING);
         let mined = Transition::Mine(self.inclusion(&attempt));
@@ -223,7 +231,7 @@ impl Story {
         tx
     }
 
-    pub(super) fn protect(&mut self, protection: Protection) -> BrokenPromises {
+    pub(super) fn protect(&mut self, protection: Protection) -> ViolatedPromises {
         let mut commit = self.new_commit();
         commit.protect(&self.cursor, protection).unwrap();
         self.commit(commit)
@@ -239,7 +247,7 @@ impl Story {
 
     // --- The chain. ---
 
-    pub(super) fn send(&mut self, attempt: &NewAttempt) -> BrokenPromises {
+    pub(super) fn send(&mut self, attempt: &NewAttempt) -> ViolatedPromises {
         let tx = SignedTx { hash: attempt.hash, raw: attempt.raw.clone() };
         self.tell(Moment::Sent { by: self.lease.owner().clone(), tx })
     }
@@ -253,7 +261,7 @@ impl Story {
         ChainTx { read, succeeded: true, by_stranger: true }
     }
 
-    pub(super) fn mine(&mut self, txs: &[ChainTx]) -> BrokenPromises {
+    pub(super) fn mine(&mut self, txs: &[ChainTx]) -> ViolatedPromises {
         let number = self.blocks.len() as u64;
         let parent = self.blocks.last().map_or(B256::ZERO, |block| block.block.hash);
         let block = BlockRef { number, hash: B256::repeat_byte(self.index as u8) };
@@ -262,12 +270,12 @@ impl Story {
         self.tell(Moment::Mined { block })
     }
 
-    pub(super) fn orphan(&mut self) -> BrokenPromises {
+    pub(super) fn orphan(&mut self) -> ViolatedPromises {
         let block = self.blocks.pop().unwrap().block;
         self.tell(Moment::Orphaned { block })
     }
 
-    pub(super) fn finalize(&mut self) -> BrokenPromises {
+    pub(super) fn finalize(&mut self) -> ViolatedPromises {
         self.tell(Moment::Final { block: self.head() })
     }
 
@@ -275,7 +283,7 @@ impl Story {
         self.blocks.last().unwrap().block
     }
 
-    /// The blocks from this number on, linked.
+    /// The links of the blocks from this number on.
     pub(super) fn links(&self, from: usize) -> Vec<BlockLink> {
         let link = |block: &ChainBlock| BlockLink { block: block.block, parent_hash: block.parent };
         self.blocks[from..].iter().map(link).collect()
@@ -303,7 +311,7 @@ fn data(number: u64) -> Bytes {
     Bytes::from(number.to_be_bytes().to_vec())
 }
 
-/// The row as the commit leaves it.
+/// Applies the commit to the record.
 pub(super) fn follow(tx: &mut IntentRecord, commit: &LaneCommit) {
     let at = tx.updated_at;
     let changes: Vec<&Change> = commit.changes().iter().filter(|change| change.tx_id() == tx.id).collect();

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_world_is_found_again_by_its_command() {
+    fn command_repeats_the_world() {
         let mut plan = WorldSpec::of(7);
         assert_eq!(command(&plan), "gapless sim --seed 7");
         plan.nodes = 1;

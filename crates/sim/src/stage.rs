@@ -248,7 +248,7 @@ impl Stage {
 
 fn panic_text(thrown: &(dyn Any + Send)) -> String {
     let text = thrown.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| thrown.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".to_owned())
+    text.or_else(|| thrown.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without text".to_owned())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -310,7 +310,7 @@ mod tests {
 
     /// Tasks that are ready at the same time run in an order that only the seed decides.
     #[test]
-    fn one_seed_is_one_order() {
+    fn equal_seeds_have_equal_task_orders() {
         let order = |seed: u64| {
             let (stage, mut dice) = (Stage::default(), Dice::new(seed, "order"));
             let seen = Arc::new(Mutex::new(Vec::new()));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_process_does_nothing_and_goes_on_later() {
+    fn paused_process_continues_after_resume() {
         let (stage, mut dice) = (Stage::default(), Dice::new(1, "pause"));
         let (task_owner, done) = (TaskOwner::Process(1), Arc::new(Mutex::new(None)));
         let (stage_, done_) = (stage.clone(), Arc::clone(&done));
@@ -351,12 +351,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_killed_is_gone_and_what_throws_is_told() {
+    fn killed_tasks_end_and_crashes_are_reported() {
         let (stage, mut dice) = (Stage::default(), Dice::new(1, "kill"));
         let stage_ = stage.clone();
         stage.spawn(TaskOwner::Process(1), async move {
             stage_.sleep(Duration::from_secs(5)).await;
-            unreachable!("it was killed before");
+            unreachable!("the task was killed before");
         });
         stage.spawn(TaskOwner::Process(2), async { std::panic::resume_unwind(Box::new(ProcessCrash)) });
         let mut crashed = Vec::new();

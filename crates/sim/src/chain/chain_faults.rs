@@ -181,11 +181,11 @@ impl ChainFaults {
             true => PoolId::Miner,
             false => PoolId::Endpoint(dice.index(state.endpoints.len())),
         };
-        let taken = match state.submit(to, &raw, now) {
-            Ok(_) => "taken".to_owned(),
-            Err(refusal) => format!("not taken: {refusal:?}"),
+        let result = match state.submit(to, &raw, now) {
+            Ok(_) => "accepted".to_owned(),
+            Err(refusal) => format!("refused: {refusal:?}"),
         };
-        Some(format!("{lane} nonce {nonce} by {hash}, {taken}"))
+        Some(format!("{lane} nonce {nonce} by {hash}, {result}"))
     }
 }
 
@@ -220,15 +220,15 @@ fn lag(state: &mut ChainState, dice: &mut Dice, now: Duration) -> Option<String>
     let how = match dice.permille(500) {
         true => {
             put(state, at, EndpointCondition::Lags { blocks: blocks as usize, until });
-            "follows behind"
+            "lags"
         }
         false => {
             let on = state.tree.at(head, number)?;
             put(state, at, EndpointCondition::Stuck { on, until });
-            "stands still"
+            "is stuck"
         }
     };
-    Some(format!("endpoint {at} {how}, {blocks} blocks, until {until:?}"))
+    Some(format!("endpoint {at} {how}, {blocks} blocks behind, until {until:?}"))
 }
 
 /// An endpoint gets private blocks. The fork is as deep as a normal reorg and never longer than the canonical chain, so
@@ -241,7 +241,7 @@ fn fork(state: &mut ChainState, dice: &mut Dice, now: Duration) -> Option<String
     let until = until(dice, now, 3, 25);
     put(state, at, EndpointCondition::Stuck { on, until });
     let block = state.tree.header(on)?.block;
-    Some(format!("endpoint {at} has {depth} blocks of its own up to {} {}, until {until:?}", block.number, block.hash))
+    Some(format!("endpoint {at} has {depth} private blocks up to {} {}, until {until:?}", block.number, block.hash))
 }
 
 fn down(state: &mut ChainState, dice: &mut Dice, now: Duration) -> Option<String> {
@@ -257,7 +257,7 @@ fn forget(state: &mut ChainState, dice: &mut Dice) -> Option<String> {
     let pools = state.pools().enumerate().filter(|(at, _)| all || *at == one);
     let gone: usize = pools.map(|(_, pool)| pool.forget_some(dice)).sum();
     let whose = if all { "all pools" } else { "one pool" };
-    (gone > 0).then(|| format!("{gone} transactions, {whose}"))
+    (gone > 0).then(|| format!("{gone} transactions of {whose}"))
 }
 
 fn spike(state: &mut ChainState, dice: &mut Dice, now: Duration) -> Option<String> {

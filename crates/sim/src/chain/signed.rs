@@ -30,7 +30,7 @@ pub fn sign_as_stranger(plan: &TxPlan) -> SignedTx {
 
 /// Decodes signed bytes.
 pub fn read_signed(raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
-    decode(raw).map(|(read, _)| read).ok_or_else(|| UnreadableTx(NodeText::new("not of this made-up kind")))
+    decode(raw).map(|(read, _)| read).ok_or_else(|| UnreadableTx(NodeText::new("not in the format of the simulator")))
 }
 
 fn encode(plan: &TxPlan, by: &str) -> SignedTx {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_signed_is_read_again() {
+    fn signed_bytes_are_decoded_to_the_same_plan() {
         let dynamic = plan(Fees::Eip1559 { max_fee: 30, max_priority_fee: 2 });
         let mut bare = plan(Fees::Legacy { gas_price: 11 });
         bare.call.to = None;

@@ -90,7 +90,7 @@ impl ConfirmationNotices {
         match inclusion_of(change.to()) {
             Some((inclusion, told)) => self.check_list(&list, inclusion, told, required),
             None if list.is_empty() => Ok(()),
-            None => Err(format!("it is in no block, and consumers have {} confirmations", list.len())),
+            None => Err(format!("the transaction is in no block, but consumers have {} confirmations", list.len())),
         }
     }
 
@@ -105,14 +105,17 @@ impl ConfirmationNotices {
     ) -> Result<(), String> {
         if list.first() != Some(&inclusion.link()) {
             let first = list.first().map(|link| link.block.number);
-            return Err(format!("it is in block {}, and its list begins with {first:?}", inclusion.block.number));
+            return Err(format!(
+                "the transaction is in block {}, but its list begins with {first:?}",
+                inclusion.block.number
+            ));
         }
         let gap = list.windows(2).find(|pair| match pair {
             [below, above] => above.parent() != Some(below.block),
             _ => false,
         });
         if let Some(number) = gap.and_then(|pair| pair.last()).map(|link| link.block.number) {
-            return Err(format!("in its list block {number} does not stand on the one before"));
+            return Err(format!("block {number} of its list is not linked to the one before"));
         }
         let unreal =
             |link: &&BlockLink| self.parents.get(&link.block.hash) != Some(&(link.block.number, link.parent_hash));
@@ -123,10 +126,10 @@ impl ConfirmationNotices {
         match told {
             Some(told) if tip != Some(told) => {
                 let tip = tip.map(|block| block.number);
-                Err(format!("consumers were told up to {}, and have up to {tip:?}", told.number))
+                Err(format!("the ledger says that consumers have up to {}, but they have up to {tip:?}", told.number))
             }
             None if list.len() < required => {
-                Err(format!("it has ended with {} confirmations of {required}", list.len()))
+                Err(format!("the intent ended with {} confirmations of {required}", list.len()))
             }
             _ => Ok(()),
         }

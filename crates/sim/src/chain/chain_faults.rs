@@ -69,14 +69,18 @@ impl ChainFaults {
             state.share(now);
         }
         let all: [(Fault, ChainFaultFn); 9] = [
-            (Fault::EndpointLags, |us, state, dice, now| us.done(Fault::EndpointLags, lag(state, dice, now))),
-            (Fault::EndpointForked, |us, state, dice, now| us.done(Fault::EndpointForked, fork(state, dice, now))),
-            (Fault::EndpointDown, |us, state, dice, now| us.done(Fault::EndpointDown, down(state, dice, now))),
-            (Fault::PoolForgets, |us, state, dice, _| us.done(Fault::PoolForgets, forget(state, dice))),
-            (Fault::FeeSpike, |us, state, dice, now| us.done(Fault::FeeSpike, spike(state, dice, now))),
-            (Fault::BalanceDrained, |us, state, dice, now| us.done(Fault::BalanceDrained, drain(state, dice, now))),
+            (Fault::EndpointLags, |faults, state, dice, now| faults.done(Fault::EndpointLags, lag(state, dice, now))),
+            (Fault::EndpointForked, |faults, state, dice, now| {
+                faults.done(Fault::EndpointForked, fork(state, dice, now))
+            }),
+            (Fault::EndpointDown, |faults, state, dice, now| faults.done(Fault::EndpointDown, down(state, dice, now))),
+            (Fault::PoolForgets, |faults, state, dice, _| faults.done(Fault::PoolForgets, forget(state, dice))),
+            (Fault::FeeSpike, |faults, state, dice, now| faults.done(Fault::FeeSpike, spike(state, dice, now))),
+            (Fault::BalanceDrained, |faults, state, dice, now| {
+                faults.done(Fault::BalanceDrained, drain(state, dice, now))
+            }),
             (Fault::Stranger, Self::stranger),
-            (Fault::ChainHalt, |us, state, dice, now| us.done(Fault::ChainHalt, halt(state, dice, now))),
+            (Fault::ChainHalt, |faults, state, dice, now| faults.done(Fault::ChainHalt, halt(state, dice, now))),
             (Fault::ChainReset, Self::reset),
         ];
         for (fault, work) in all {
@@ -195,10 +199,10 @@ fn until(dice: &mut Dice, now: Duration, least_s: u64, most_s: u64) -> Duration 
 
 /// A random endpoint without a fault.
 fn healthy(state: &ChainState, dice: &mut Dice, now: Duration) -> Option<usize> {
-    let well: Vec<usize> = (0..state.endpoints.len())
+    let healthy_ones: Vec<usize> = (0..state.endpoints.len())
         .filter(|at| state.endpoints.get(*at).is_some_and(|endpoint| endpoint.is_healthy(now)))
         .collect();
-    dice.pick(&well)
+    dice.pick(&healthy_ones)
 }
 
 fn put(state: &mut ChainState, at: usize, condition: EndpointCondition) {

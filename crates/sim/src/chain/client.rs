@@ -202,10 +202,10 @@ impl ChainClient {
         let tracked = lock(&self.tracked);
         let mut order: Vec<(usize, TrackedEndpoint)> = tracked.iter().copied().enumerate().collect();
         order.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.head.map(|head| head.number)));
-        let well = order.iter().filter(|(_, entry)| entry.avoided_until <= now).map(|(at, _)| *at);
-        let well: Vec<usize> = well.collect();
-        match well.is_empty() {
-            false => well,
+        let available = order.iter().filter(|(_, entry)| entry.avoided_until <= now).map(|(at, _)| *at);
+        let available: Vec<usize> = available.collect();
+        match available.is_empty() {
+            false => available,
             true => order.iter().min_by_key(|(_, entry)| entry.avoided_until).map(|(at, _)| *at).into_iter().collect(),
         }
     }

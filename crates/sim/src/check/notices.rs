@@ -50,9 +50,9 @@ impl Check for ConfirmationNotices {
             Moment::Committed { commit, .. } => {
                 let required = required(&view.plan);
                 for change in commit.changes() {
-                    let told = self.tell(index, change, required);
+                    let result = self.apply_notice(index, change, required);
                     let lane = commit.lease().submitter();
-                    told.map_err(|what| CheckFailure::of(lane, format!("{}: {what}", change.tx_id())))?;
+                    result.map_err(|what| CheckFailure::of(lane, format!("{}: {what}", change.tx_id())))?;
                 }
             }
             _ => {}
@@ -71,7 +71,7 @@ fn required(plan: &WorldSpec) -> usize {
 }
 
 impl ConfirmationNotices {
-    fn tell(&mut self, index: usize, change: &Change, required: usize) -> Result<(), String> {
+    fn apply_notice(&mut self, index: usize, change: &Change, required: usize) -> Result<(), String> {
         let lists = self.lists.entry(change.tx_id()).or_default();
         let before = lists.last().map(|(_, list)| list.clone()).unwrap_or_default();
         let mut list = before.clone();
@@ -88,19 +88,19 @@ impl ConfirmationNotices {
             lists.push((index, list.clone()));
         }
         match inclusion_of(change.to()) {
-            Some((inclusion, told)) => self.check_list(&list, inclusion, told, required),
+            Some((inclusion, notified)) => self.check_list(&list, inclusion, notified, required),
             None if list.is_empty() => Ok(()),
             None => Err(format!("the transaction is in no block, but consumers have {} confirmations", list.len())),
         }
     }
 
-    /// Checks the list of one intent. `told` is the last block of the list by the ledger; `None` means that the intent
-    /// has ended, and the list must have the required length.
+    /// Checks the list of one intent. `notified` is the last block of the list by the ledger; `None` means that the
+    /// intent has ended, and the list must have the required length.
     fn check_list(
         &self,
         list: &[BlockLink],
         inclusion: &Inclusion,
-        told: Option<BlockRef>,
+        notified: Option<BlockRef>,
         required: usize,
     ) -> Result<(), String> {
         if list.first() != Some(&inclusion.link()) {
@@ -123,10 +123,13 @@ impl ConfirmationNotices {
             return Err(format!("its list has block {}, which the chain never had", link.block.number));
         }
         let tip = list.last().map(|link| link.block);
-        match told {
-            Some(told) if tip != Some(told) => {
+        match notified {
+            Some(notified) if tip != Some(notified) => {
                 let tip = tip.map(|block| block.number);
-                Err(format!("the ledger says that consumers have up to {}, but they have up to {tip:?}", told.number))
+                Err(format!(
+                    "the ledger says that consumers have up to {}, but they have up to {tip:?}",
+                    notified.number
+                ))
             }
             None if list.len() < required => {
                 Err(format!("the intent ended with {} confirmations of {required}", list.len()))

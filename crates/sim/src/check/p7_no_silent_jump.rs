@@ -125,8 +125,8 @@ impl NoSilentJump {
             let Some(lane_ledger) = view.ledger.lane(lane).filter(|lane_ledger| lane_ledger.cursor.is_some()) else {
                 continue;
             };
-            let lent = lane_ledger.slots.get(&nonce) == Some(&SlotKind::Reservation);
-            if !lent && !lane_ledger.has_attempt(nonce, hash) {
+            let is_reserved = lane_ledger.slots.get(&nonce) == Some(&SlotKind::Reservation);
+            if !is_reserved && !lane_ledger.has_attempt(nonce, hash) {
                 self.require_stop(lane, Cause::Stranger(nonce), view);
             }
         }

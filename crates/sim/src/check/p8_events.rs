@@ -65,8 +65,8 @@ impl Check for Events {
 }
 
 /// The history records a cancel in the queue without its reason.
-fn is_same(told: &TxState, row: &TxState) -> bool {
+fn is_same(recorded: &TxState, row: &TxState) -> bool {
     use gapless_domain::Cancellation::InQueue;
     let in_queue = |state: &TxState| matches!(state, TxState::Canceled(InQueue(_)));
-    told == row || (in_queue(told) && in_queue(row))
+    recorded == row || (in_queue(recorded) && in_queue(row))
 }

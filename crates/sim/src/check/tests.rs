@@ -216,7 +216,7 @@ fn p7_bind_after_loss_before_reconcile_is_found() {
     let cursor = fixture.cursor.clone();
     let (command, result) = fixture.resync();
     let mut resync = fixture.new_commit();
-    resync.lane_event(&cursor, LaneEventKind::Resynced, NodeText::new("all well")).unwrap();
+    resync.lane_event(&cursor, LaneEventKind::Resynced, NodeText::new("resynced")).unwrap();
     resync.unprotect(&cursor, true, NodeText::new("operator")).unwrap().command_done(&command, result);
     assert_eq!(fixture.commit(resync), NOTHING);
     assert_eq!(fixture.bind(&mut two, 2).1, NOTHING);
@@ -227,7 +227,7 @@ fn p7_protect_ended_without_decision_is_found() {
     let mut fixture = CheckFixture::new(&wide());
     assert_eq!(fixture.protect(protection(ProtectCode::CannotFill)), NOTHING);
     let mut commit = fixture.new_commit();
-    commit.unprotect(&fixture.cursor, false, NodeText::new("nobody")).unwrap();
+    commit.unprotect(&fixture.cursor, false, NodeText::new("no command")).unwrap();
     assert_eq!(fixture.commit(commit), ["P7"]);
 }
 

@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use gapless_domain::Limits;
-use gapless_engine::{Clock, Ids, Intake};
+use gapless_engine::{Driver, Ids, Intake};
 use gapless_store::{Heads, IntentIntake, Upkeep, Views};
 
 use crate::drain::Drain;
 use crate::hosts::AllowedHosts;
 use crate::limits::ApiLimits;
-use crate::ports::{Chains, Changes, Timer};
+use crate::ports::{Chains, Changes};
 
 /// The dependencies that the composition root passes to the routes.
 #[derive(Clone)]
@@ -26,8 +26,8 @@ pub struct App {
     pub ids: Arc<dyn Ids>,
     pub changes: Arc<dyn Changes>,
     pub chains: Arc<dyn Chains>,
-    pub timer: Arc<dyn Timer>,
-    pub clock: Arc<dyn Clock>,
+    /// The clock and the timers.
+    pub driver: Arc<dyn Driver>,
     /// The text of `/metrics`.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     pub drain: Drain,

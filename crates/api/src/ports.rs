@@ -76,19 +76,3 @@ pub struct HeadInfo {
     /// Time since this block was last seen as the newest.
     pub age: Duration,
 }
-
-/// Timers, so that tests and the simulator can replace the time.
-pub trait Timer: Send + Sync + fmt::Debug {
-    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
-}
-
-/// The timer of the running program.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemTimer;
-
-impl Timer for SystemTimer {
-    #[expect(clippy::disallowed_methods, reason = "this is the timer that every route is given")]
-    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
-        Box::pin(tokio::time::sleep(span))
-    }
-}

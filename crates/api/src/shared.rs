@@ -36,7 +36,7 @@ impl Shared {
     pub(crate) fn new(app: App) -> Self {
         let permits = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
         Shared {
-            directory: Directory::new(Arc::clone(&app.views), Arc::clone(&app.clock), app.limits.alias_age),
+            directory: Directory::new(Arc::clone(&app.views), app.driver.clone(), app.limits.alias_age),
             waiters: permits(app.limits.waiters_max),
             in_flight: permits(app.limits.in_flight_requests),
             app,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Number of methods with a counter of their own. CallCounter of further methods are counted as [`OTHER`].
+/// Number of methods with a counter of their own. CallCounter of further methods are counted together as "other".
 pub const MAX_COUNTED_METHODS: usize = 128;
 /// The counter of all methods beyond [`MAX_COUNTED_METHODS`].
 const OTHER: &str = "other";

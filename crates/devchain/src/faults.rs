@@ -336,8 +336,8 @@ mod tests {
         assert_eq!(pattern(7, "a"), pattern(7, "a"));
         assert_ne!(pattern(7, "a"), pattern(7, "b"));
         assert_ne!(pattern(7, "a"), pattern(8, "a"));
-        let struck = pattern(7, "a").iter().filter(|struck| **struck).count();
-        assert!((200..400).contains(&struck), "{struck} of 1000 at 300 permille");
+        let faulty = pattern(7, "a").iter().filter(|faulty| **faulty).count();
+        assert!((200..400).contains(&faulty), "{faulty} of 1000 at 300 permille");
     }
 
     #[test]

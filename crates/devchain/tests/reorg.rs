@@ -109,15 +109,15 @@ fn reorg_publishes_removed_then_new_heads() {
     with_blocks(&chain);
     let mut events = chain.subscribe();
     chain.reorg(2, Remine::Same).unwrap();
-    let mut heard = Vec::new();
+    let mut heads = Vec::new();
     while let Ok(event) = events.try_recv() {
         match event {
-            ChainEvent::Removed(block) => heard.push(format!("-{}", block.number())),
-            ChainEvent::NewHead(block) => heard.push(format!("+{}", block.number())),
+            ChainEvent::Removed(block) => heads.push(format!("-{}", block.number())),
+            ChainEvent::NewHead(block) => heads.push(format!("+{}", block.number())),
             ChainEvent::Pending(_) => {}
         }
     }
-    assert_eq!(heard, ["-3", "-2", "+2", "+3", "+4"]);
+    assert_eq!(heads, ["-3", "-2", "+2", "+3", "+4"]);
 }
 
 #[test]

@@ -37,8 +37,8 @@ async fn timed_out_send_is_accepted_and_seen_after_lag() {
         served.ok("/", "gapless_faults", json!(["behind", { "lag": 2 }])).await;
 
         let (raw, hash) = payment(0);
-        let heard = timed_out_call(served, "/endpoint/flaky", "eth_sendRawTransaction", json!([raw])).await;
-        assert!(heard.is_timeout(), "{heard:?}");
+        let error = timed_out_call(served, "/endpoint/flaky", "eth_sendRawTransaction", json!([raw])).await;
+        assert!(error.is_timeout(), "{error:?}");
         // The caller does not know the outcome. The healthy endpoint has the transaction.
         let found = served.ok("/", "eth_getTransactionByHash", json!([hash])).await;
         assert_eq!(found["blockHash"], json!(null));
@@ -89,11 +89,11 @@ async fn endpoint_faults_apply_over_http() {
         assert_eq!(receipt["status"], "0x1", "the send was accepted and mined");
 
         faults.next(CallFilter::Any, 1, Fault::Disconnect);
-        let heard = timed_out_call(served, "/endpoint/bad", "eth_chainId", json!([])).await;
-        assert!(!heard.is_timeout(), "{heard:?}");
+        let error = timed_out_call(served, "/endpoint/bad", "eth_chainId", json!([])).await;
+        assert!(!error.is_timeout(), "{error:?}");
         faults.set_dead(true);
-        let heard = timed_out_call(served, "/endpoint/bad", "eth_chainId", json!([])).await;
-        assert!(!heard.is_timeout(), "{heard:?}");
+        let error = timed_out_call(served, "/endpoint/bad", "eth_chainId", json!([])).await;
+        assert!(!error.is_timeout(), "{error:?}");
         assert_eq!(served.ok("/", "eth_blockNumber", json!([])).await, "0x1", "other endpoints are not affected");
     })
     .await;
@@ -110,8 +110,8 @@ async fn rate_limit_has_status_and_retry_after() {
         assert_eq!(response.status(), 429);
         assert_eq!(response.headers()["retry-after"], "7");
         assert_eq!(response.text().await.expect("a body"), "slow down");
-        let told = served.ok("/", "gapless_faults", json!(["default"])).await;
-        assert_eq!(told, json!({ "lag": 0, "struck": 1 }));
+        let state = served.ok("/", "gapless_faults", json!(["default"])).await;
+        assert_eq!(state, json!({ "lag": 0, "struck": 1 }));
     })
     .await;
 }

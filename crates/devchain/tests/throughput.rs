@@ -1,5 +1,5 @@
 //! Throughput of the chain. Ignored by default:
-//! `cargo test --release -p gapless-devchain --test speed -- --ignored --nocapture`.
+//! `cargo test --release -p gapless-devchain --test throughput -- --ignored --nocapture`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap fails the test")]
 

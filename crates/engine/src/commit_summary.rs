@@ -53,7 +53,12 @@ impl CommitSummary {
             metrics::counter!("gapless_tx_changes_total", "event" => event).increment(1);
         }
         for (kind, detail) in &self.lane_events {
-            tracing::info!(event = kind.as_str(), %detail, "{}", lane_event_text(*kind));
+            let (event, text) = (kind.as_str(), lane_event_text(*kind));
+            if needs_attention(*kind) {
+                tracing::warn!(event, %detail, "{text}");
+            } else {
+                tracing::info!(event, %detail, "{text}");
+            }
         }
     }
 }
@@ -96,6 +101,12 @@ fn lane_event_text(kind: LaneEventKind) -> &'static str {
         LaneEventKind::Diagnosed => "mempool signal of a nonce changed",
         LaneEventKind::Escalated => "stuck intent needs a decision",
     }
+}
+
+/// Does an operator have to act on the event?
+fn needs_attention(kind: LaneEventKind) -> bool {
+    use LaneEventKind as K;
+    matches!(kind, K::Protected | K::LowBalance | K::FeesAboveCap | K::Escalated)
 }
 
 /// The gas cost of a final transaction in gwei, with the kind of its attempt.

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use gapless_domain::Tick;
@@ -16,6 +17,11 @@ use crate::published::Follower;
 pub trait Driver: Clock {
     /// Ends when the clock shows `at`.
     fn sleep_until(&self, at: Tick) -> BoxFuture<'static, ()>;
+
+    /// Ends after this time.
+    fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
+        self.sleep_until(self.now().saturating_add(time))
+    }
 
     /// Runs `task` in the background. The task itself reports its end to its creator, if needed.
     fn spawn(&self, task: BoxFuture<'static, ()>);

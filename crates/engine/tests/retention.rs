@@ -77,7 +77,7 @@ async fn ended_intents_leave_step_by_step_and_still_answer() {
 #[tokio::test(start_paused = true)]
 async fn store_failure_delays_retention_and_does_not_end_it() {
     let world = World::new(1).await;
-    let store = TroubledStore::new(world.store("a"));
+    let store = Arc::new(FaultyStore::new(world.store("a"), SwitchedFaults::default()));
     let node = world.node_running(Arc::clone(&store) as Arc<dyn Store>, short());
     let ids = node.submit(&world.lanes[0], 0..2).await;
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;

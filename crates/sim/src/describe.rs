@@ -14,7 +14,7 @@ pub(crate) fn moment(moment: &Moment, f: &mut fmt::Formatter<'_>) -> fmt::Result
         Moment::Accepted { id, intent } => {
             let what = match intent.payload() {
                 Payload::Evm(call) => effect(&call.data),
-                Payload::Reservation(external) => format!("a nonce for {}", external.lock_owner),
+                Payload::Reservation(external) => format!("reservation for {}", external.lock_owner),
             };
             let (request, lane) = (intent.request_id(), account(intent.submitter()));
             write!(f, "store: {} accepted for {lane}: {what}, request {request}", intent_name(*id))
@@ -25,7 +25,7 @@ pub(crate) fn moment(moment: &Moment, f: &mut fmt::Formatter<'_>) -> fmt::Result
         }
         Moment::Released { lease } => {
             let (lane, owner, token) = (account(lease.submitter()), process(lease.owner()), lease.token());
-            write!(f, "{owner} gave {lane} back (token {token})")
+            write!(f, "{owner} released {lane} (token {token})")
         }
         Moment::Committed { commit, .. } => {
             let (lane, owner) = (account(commit.lease().submitter()), process(commit.lease().owner()));
@@ -39,28 +39,28 @@ pub(crate) fn moment(moment: &Moment, f: &mut fmt::Formatter<'_>) -> fmt::Result
         Moment::CommandPut { id, lane, kind } => {
             write!(f, "command {} for {}: {}", id.0, account(lane), command(kind))
         }
-        Moment::FinalKept { block } => write!(f, "store: {} is kept as final", block_name(block)),
+        Moment::FinalKept { block } => write!(f, "store: {} saved as final", block_name(block)),
         Moment::Retained { kind, count } => write!(f, "store: retention took {count} of {}", kind.as_str()),
-        Moment::HeadForgotten { chain } => write!(f, "store: what was known of {chain} is forgotten"),
-        Moment::StoreLost { since } => write!(f, "store: everything since moment {since} is lost"),
+        Moment::HeadForgotten { chain } => write!(f, "store: final block of {chain} dropped"),
+        Moment::StoreLost { since } => write!(f, "store: all writes since moment {since} lost"),
         Moment::Acknowledged { id, lane, request } => {
-            write!(f, "a caller of {} knows that {request} is accepted as {}", account(lane), intent_name(*id))
+            write!(f, "caller of {}: {request} acknowledged as {}", account(lane), intent_name(*id))
         }
-        Moment::GaveUp { lane, number } => write!(f, "a caller of {} gave up on request-{number}", account(lane)),
+        Moment::GaveUp { lane, number } => write!(f, "caller of {}: gave up on request-{number}", account(lane)),
         Moment::Operator { what } => write!(f, "operator: {what}"),
         Moment::Sent { by, tx } => write!(f, "{} sent {}", process(by), short(&tx.hash)),
         Moment::Mined { block } => mined(block, f),
         Moment::MinedPrivately { block } => {
-            f.write_str("one endpoint alone has: ")?;
+            f.write_str("private block of one endpoint: ")?;
             mined(block, f)
         }
         Moment::Orphaned { block } => write!(f, "chain: {} orphaned", block_name(block)),
         Moment::Final { block } => write!(f, "chain: final up to {}", block_name(block)),
-        Moment::ChainReset { genesis } => write!(f, "chain: begins anew with {}", block_name(genesis)),
+        Moment::ChainReset { genesis } => write!(f, "chain: reset, new genesis {}", block_name(genesis)),
         Moment::Started { owner } => write!(f, "{} started", process(owner)),
         Moment::Ended { owner, how } => write!(f, "{} ended: {how}", process(owner)),
         Moment::Struck { fault, what } => write!(f, "fault {}: {what}", fault.as_str()),
-        Moment::Calm => f.write_str("calm: nothing goes wrong from here on"),
+        Moment::Calm => f.write_str("end of the storm: no more faults"),
     }
 }
 
@@ -71,8 +71,8 @@ fn contents(commit: &LaneCommit) -> String {
         let nonce = slot.nonce;
         parts.push(match slot.kind {
             SlotKind::Intent(id) => format!("nonce {nonce} bound for {}", intent_name(id)),
-            SlotKind::Reservation => format!("nonce {nonce} bound to be lent"),
-            SlotKind::Foreign => format!("nonce {nonce} adopted as somebody else's"),
+            SlotKind::Reservation => format!("nonce {nonce} bound for a reservation"),
+            SlotKind::Foreign => format!("nonce {nonce} adopted as foreign"),
         });
     }
     for new in commit.attempts() {
@@ -84,7 +84,7 @@ fn contents(commit: &LaneCommit) -> String {
         parts.push(format!("send of {}: {}", short(&report.hash), report.outcome.as_str()));
     }
     for Claim { nonce, .. } in commit.claims() {
-        parts.push(format!("nonce {nonce} claimed to be sent again"));
+        parts.push(format!("nonce {nonce} claimed for a resend"));
     }
     for (id, result) in commit.commands_done() {
         let refused = if matches!(result, CommandResult::Refused(_)) { "refused" } else { "done" };
@@ -105,7 +105,7 @@ fn contents(commit: &LaneCommit) -> String {
 fn change(change: &Change) -> String {
     let id = intent_name(change.tx_id());
     match (change.event(), change.to()) {
-        (EventKind::Tx(TransitionName::LoseNonce), _) => format!("{id} lost its nonce and is in line again"),
+        (EventKind::Tx(TransitionName::LoseNonce), _) => format!("{id} lost its nonce and is queued again"),
         (EventKind::Tx(TransitionName::Bind), TxState::Allocated(bound)) => format!("{id} has nonce {}", bound.nonce),
         (event, to) => format!("{id} {} -> {}", event.as_str(), state(to)),
     }
@@ -117,7 +117,7 @@ fn state(state: &TxState) -> String {
         Some(bound) => match &bound.progress {
             Progress::Mined(mined) => {
                 let (hash, block) = (short(&mined.inclusion.hash), block_name(&mined.inclusion.block));
-                format!("{name}/MINED by {hash} in {block}, told up to {}", mined.notified.number)
+                format!("{name}/MINED by {hash} in {block}, notified up to {}", mined.notified.number)
             }
             Progress::Pending | Progress::AwaitingFunds => format!("{name}/{}", bound.sub_state().as_str()),
         },
@@ -131,11 +131,11 @@ fn state(state: &TxState) -> String {
 fn reservation(step: &ReservationStep) -> String {
     let nonce = step.nonce();
     match step {
-        ReservationStep::Reserve { lock_owner, .. } => format!("nonce {nonce} lent to {lock_owner}"),
-        ReservationStep::Use { lock_owner, .. } => format!("nonce {nonce} used by {lock_owner}"),
-        ReservationStep::Release { lock_owner, .. } => format!("nonce {nonce} let go by {lock_owner}"),
-        ReservationStep::Expire { .. } => format!("the loan of nonce {nonce} is over"),
-        ReservationStep::Fill { .. } => format!("nonce {nonce} is filled, nobody wants it"),
+        ReservationStep::Reserve { lock_owner, .. } => format!("nonce {nonce} reserved for {lock_owner}"),
+        ReservationStep::Use { lock_owner, .. } => format!("nonce {nonce} submitted by {lock_owner}"),
+        ReservationStep::Release { lock_owner, .. } => format!("nonce {nonce} released by {lock_owner}"),
+        ReservationStep::Expire { .. } => format!("reservation of nonce {nonce} expired"),
+        ReservationStep::Fill { .. } => format!("nonce {nonce} filled without a new reservation"),
     }
 }
 
@@ -146,7 +146,7 @@ fn command(kind: &CommandKind) -> String {
             format!("{name} {}", intent_name(*tx_id))
         }
         CommandKind::Resync { lost, dry_run } => {
-            format!("{name} ({}{})", lost.as_str(), if *dry_run { ", only to see" } else { "" })
+            format!("{name} ({}{})", lost.as_str(), if *dry_run { ", dry run" } else { "" })
         }
         CommandKind::UseReserved { nonce, lock_owner, signed, .. } => {
             format!("{name} nonce {nonce} of {lock_owner} with {}", short(&signed.hash))
@@ -166,7 +166,7 @@ fn mined(block: &ChainBlock, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 fn chain_tx(tx: &ChainTx) -> String {
     let plan = &tx.read.plan;
-    let whose = if tx.by_stranger { "a stranger's " } else { "" };
+    let whose = if tx.by_stranger { "stranger's " } else { "" };
     let how = if tx.succeeded { "" } else { ", reverted" };
     let (lane, hash) = (account(&plan.submitter), short(&tx.hash()));
     format!("{whose}{hash} ({lane} nonce {}, {}{how})", plan.nonce, effect(&plan.call.data))

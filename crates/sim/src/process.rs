@@ -74,7 +74,7 @@ struct CrashPoints {
 impl FaultPoints for CrashPoints {
     fn reach(&self, point: FaultPoint) {
         if self.faults.strikes(Fault::CrashAtPoint) {
-            let what = format!("{} ends at {}", self.owner, point.as_str());
+            let what = format!("{} crashes at {}", self.owner, point.as_str());
             self.history.tell(Moment::Struck { fault: Fault::CrashAtPoint, what });
             resume_unwind(Box::new(ProcessCrash));
         }

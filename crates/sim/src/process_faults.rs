@@ -49,10 +49,10 @@ async fn processes(world: Arc<SharedWorld>, mut dice: Dice) {
                 restart_later(&world, node);
             } else if world.faults().rolls(Fault::Drain) && drain(&world, node, task_owner) {
                 world.faults().count(Fault::Drain);
-                world.strike(Fault::Drain, format!("{owner} is told to stop"));
+                world.strike(Fault::Drain, format!("{owner} drains"));
             } else if !world.stage().is_paused(task_owner) && world.faults().strikes(Fault::Pause) {
                 let span = dice.duration(SECOND, SECOND * 30);
-                world.strike(Fault::Pause, format!("{owner} stands still for {:.1} s", span.as_secs_f64()));
+                world.strike(Fault::Pause, format!("{owner} is paused for {:.1} s", span.as_secs_f64()));
                 pause(&world, task_owner, span);
             } else if world.faults().strikes(Fault::NodeClockJump) {
                 let ahead = dice.duration(SECOND / 10, SECOND * 30);
@@ -99,10 +99,10 @@ async fn database_clock(world: Arc<SharedWorld>, mut dice: Dice) {
         world.stage().sleep(SECOND).await;
         if world.faults().strikes(Fault::DatabaseClockJump) {
             let (by, ahead) = (dice.duration(SECOND / 10, SECOND * 40), dice.permille(500));
-            let words = if ahead { "ahead" } else { "back" };
+            let direction = if ahead { "ahead" } else { "back" };
             world.strike(
                 Fault::DatabaseClockJump,
-                format!("the database's clock is set {words} by {:.1} s", by.as_secs_f64()),
+                format!("the database's clock is set {direction} by {:.1} s", by.as_secs_f64()),
             );
             world.parts.database.jump(by, ahead);
         }
@@ -117,7 +117,7 @@ async fn standby(world: Arc<SharedWorld>, mut dice: Dice) {
         world.stage().sleep(dice.duration(SECOND / 10, SECOND * 6)).await;
         if world.faults().rolls(Fault::Failover) && database.fail_over() {
             world.faults().count(Fault::Failover);
-            world.strike(Fault::Failover, "a standby that was behind takes over");
+            world.strike(Fault::Failover, "a standby that misses commits takes over");
         }
     }
 }

@@ -248,7 +248,7 @@ impl Stage {
 
 fn panic_text(thrown: &(dyn Any + Send)) -> String {
     let text = thrown.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| thrown.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".to_owned())
+    text.or_else(|| thrown.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without text".to_owned())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -310,7 +310,7 @@ mod tests {
 
     /// Tasks that are ready at the same time run in an order that only the seed decides.
     #[test]
-    fn one_seed_is_one_order() {
+    fn equal_seeds_have_equal_task_orders() {
         let order = |seed: u64| {
             let (stage, mut dice) = (Stage::default(), Dice::new(seed, "order"));
             let seen = Arc::new(Mutex::new(Vec::new()));
@@ -356,7 +356,7 @@ mod tests {
         let stage_ = stage.clone();
         stage.spawn(TaskOwner::Process(1), async move {
             stage_.sleep(Duration::from_secs(5)).await;
-            unreachable!("it was killed before");
+            unreachable!("the task was killed before");
         });
         stage.spawn(TaskOwner::Process(2), async { std::panic::resume_unwind(Box::new(ProcessCrash)) });
         let mut crashed = Vec::new();

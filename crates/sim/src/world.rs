@@ -269,10 +269,10 @@ impl<'a> World<'a> {
             Stepped::Panicked(task_owner, text) => {
                 return Err(self.defect(format!("a task of {task_owner:?} panicked: {text}")));
             }
-            Stepped::Over => return Err(self.defect("nothing will ever happen again".to_owned())),
+            Stepped::Over => return Err(self.defect("no task and no timer is left".to_owned())),
         }
         if self.busy > BUSY {
-            return Err(self.defect("somebody is busy without end, and no time passes".to_owned()));
+            return Err(self.defect("a task runs without end, and no time passes".to_owned()));
         }
         self.run_checks()
     }

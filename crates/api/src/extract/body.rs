@@ -58,7 +58,7 @@ async fn read(request: Request, shared: &Shared) -> Result<Vec<u8>, Refusal> {
         return Err(too_large());
     }
     let body: Body = request.into_body();
-    let deadline = shared.app.timer.sleep(limits.body_time);
+    let deadline = shared.app.driver.sleep(limits.body_time);
     // A body that is too large and a broken connection look alike here; a broken connection needs no answer.
     let bytes = tokio::select! {
         // A complete body is accepted, even after the deadline.

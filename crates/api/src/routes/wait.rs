@@ -69,7 +69,7 @@ struct Patience<'a> {
 
 impl<'a> Patience<'a> {
     fn new(app: &'a App, wait: Duration) -> Self {
-        Patience { app, deadline: app.timer.sleep(wait), prompt: app.limits.wait_rereads }
+        Patience { app, deadline: app.driver.sleep(wait), prompt: app.limits.wait_rereads }
     }
 
     /// Ends with `true` when it is time to read again, with `false` at the deadline or a drain.
@@ -80,7 +80,7 @@ impl<'a> Patience<'a> {
         let pause = async {
             changed.await;
             if prompt.is_none() {
-                self.app.timer.sleep(self.app.limits.wait_pause).await;
+                self.app.driver.sleep(self.app.limits.wait_pause).await;
             }
         };
         tokio::select! {

@@ -20,14 +20,14 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use futures_util::future::BoxFuture;
-use gapless_api::{AllowedHosts, ApiLimits, App, ChainInfo, Chains, Changes, Drain, HeadInfo, Timer, router};
+use gapless_api::{AllowedHosts, ApiLimits, App, ChainInfo, Chains, Changes, Drain, HeadInfo, router};
 use gapless_chain::{EndpointHealth, EndpointStatus, UnreadableTx};
 use gapless_domain::{
     AccountFacts, Address, Amount, Authorization, BlockLink, Bytes, ChainId, EvmCall, Fees, LeaseTerms, Limits,
     NodeText, Nonce, NoncePolicy, Outline, OwnerId, Protection, SignedPlan, SignedTx, SubmitterId, Tick, TxId, TxPlan,
     keccak256,
 };
-use gapless_engine::{BatchLimits, Clock, Intake, TimeOrderedIds};
+use gapless_engine::{BatchLimits, Clock, Driver, Intake, TimeOrderedIds};
 use gapless_store::conformance::fixtures;
 use gapless_store::{ManualClock, Model, NewSubmitter, Store};
 use gapless_wire::FinalityName;
@@ -236,8 +236,15 @@ impl StoppedTime {
     }
 }
 
-impl Timer for StoppedTime {
-    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+impl Clock for StoppedTime {
+    fn now(&self) -> Tick {
+        Tick::since_start(Duration::ZERO)
+    }
+}
+
+impl Driver for StoppedTime {
+    fn sleep_until(&self, at: Tick) -> BoxFuture<'static, ()> {
+        let span = at.elapsed();
         let over = self.over.clone();
         let passed = self.of(span).notified_owned();
         Box::pin(async move {
@@ -247,14 +254,9 @@ impl Timer for StoppedTime {
             }
         })
     }
-}
 
-#[derive(Debug)]
-pub(crate) struct StoppedClock;
-
-impl Clock for StoppedClock {
-    fn now(&self) -> Tick {
-        Tick::since_start(Duration::ZERO)
+    fn spawn(&self, _task: BoxFuture<'static, ()>) {
+        unreachable!("routes spawn no tasks");
     }
 }
 
@@ -305,8 +307,7 @@ pub(crate) async fn house_with(store: Arc<dyn Store>, limits: ApiLimits) -> Hous
         ids: Arc::new(TimeOrderedIds),
         changes: Arc::clone(&bell) as Arc<dyn Changes>,
         chains: Arc::new(OneChain::default()),
-        timer: Arc::clone(&time) as Arc<dyn Timer>,
-        clock: Arc::new(StoppedClock),
+        driver: Arc::clone(&time) as Arc<dyn Driver>,
         metrics: Arc::new(|| "# nothing\n".to_owned()),
         drain: drain.clone(),
         hosts: AllowedHosts::Loopback,

@@ -92,14 +92,14 @@ impl Node {
         if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
             stream.set_read_timeout(Some(ANSWER_LIMIT)).unwrap();
         }
-        Socket { socket, heard: Vec::new() }
+        Socket { socket, received: Vec::new() }
     }
 }
 
 /// A WebSocket connection. Notifications that arrive before an answer are kept.
 pub(crate) struct Socket {
     socket: WebSocket<MaybeTlsStream<std::net::TcpStream>>,
-    heard: Vec<Value>,
+    received: Vec<Value>,
 }
 
 impl Socket {
@@ -111,7 +111,7 @@ impl Socket {
             if message.get("id").is_some() {
                 return outcome(&message);
             }
-            self.heard.push(message);
+            self.received.push(message);
         }
     }
 
@@ -119,11 +119,11 @@ impl Socket {
     pub(crate) fn next(&mut self, subscription: &Value) -> Value {
         loop {
             let is_its = |message: &Value| message["params"]["subscription"] == *subscription;
-            if let Some(at) = self.heard.iter().position(is_its) {
-                return self.heard.remove(at)["params"]["result"].clone();
+            if let Some(at) = self.received.iter().position(is_its) {
+                return self.received.remove(at)["params"]["result"].clone();
             }
             let message = self.read();
-            self.heard.push(message);
+            self.received.push(message);
         }
     }
 

@@ -9,11 +9,9 @@ use axum::Router;
 use axum::serve::ListenerExt;
 use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
-use gapless_api::{AllowedHosts, App, Drain, SystemTimer, router};
+use gapless_api::{AllowedHosts, App, Drain, router};
 use gapless_domain::{LaneLimits, LaneSetup, OwnerId, SubmitterId};
-use gapless_engine::{
-    Clock, Driver, Engine, EngineParts, Ids, StuckPolicy, TimeOrderedIds, TokioDriver, WaitForOperator,
-};
+use gapless_engine::{Driver, Engine, EngineParts, Ids, StuckPolicy, TimeOrderedIds, TokioDriver, WaitForOperator};
 use gapless_store::NewSubmitter;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -96,8 +94,7 @@ impl Node {
             ids,
             changes: Arc::clone(&ports) as Arc<dyn gapless_api::Changes>,
             chains: ports,
-            timer: Arc::new(SystemTimer),
-            clock: Arc::clone(&driver) as Arc<dyn Clock>,
+            driver: Arc::clone(&driver) as Arc<dyn Driver>,
             metrics: Arc::new(move || shown.text()),
             drain: drain.clone(),
             // There are no API keys yet, so only the Host header tells a caller from a web page in a browser.
@@ -130,7 +127,7 @@ impl Node {
         }
         tracing::info!("drain started");
         drain.begin();
-        let after = |span| driver.sleep_until(driver.now().saturating_add(span));
+        let after = |span| driver.sleep(span);
         let mut deadline = after(drain_timeout);
         // A fused future that has ended never ends again, so each step first checks `is_terminated`.
         let release_leases = async {

@@ -56,8 +56,8 @@ where
     }
 }
 
-/// The line with the fields of its span at the top level, where a field of the event takes precedence; `None` for a line
-/// without a span.
+/// The line with the fields of its span at the top level, where a field of the event takes precedence; `None` for a
+/// line without a span.
 fn flatten_span(line: &str) -> Option<Value> {
     let mut fields: Map<String, Value> = serde_json::from_str(line).ok()?;
     let Some(Value::Object(span)) = fields.remove("span") else { return None };

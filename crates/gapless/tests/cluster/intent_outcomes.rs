@@ -5,7 +5,7 @@ use std::time::Duration;
 use gapless_wire::{AttemptKindName, AttemptView, TxStateName, TxView};
 use serde_json::{Value, json};
 
-use crate::support::{SubmitterLedger, TestChain};
+use crate::support::{SubmitterLedger, TestChain, repeat_while};
 
 /// The time between two blocks that a test mines.
 const PACE: Duration = Duration::from_millis(100);
@@ -104,16 +104,11 @@ pub(crate) async fn blocks_every<T>(
     base_fee: u128,
     until: impl Future<Output = T>,
 ) -> T {
-    let blocks = async {
-        loop {
-            block_at(chain, base_fee).await;
-            tokio::time::sleep(pace).await;
-        }
-    };
-    tokio::select! {
-        never = blocks => never,
-        done = until => done,
-    }
+    repeat_while(until, async || {
+        block_at(chain, base_fee).await;
+        tokio::time::sleep(pace).await;
+    })
+    .await
 }
 
 /// Mines one block with this base fee.

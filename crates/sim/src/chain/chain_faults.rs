@@ -69,14 +69,18 @@ impl ChainFaults {
             state.share(now);
         }
         let all: [(Fault, ChainFaultFn); 9] = [
-            (Fault::EndpointLags, |us, state, dice, now| us.done(Fault::EndpointLags, lag(state, dice, now))),
-            (Fault::EndpointForked, |us, state, dice, now| us.done(Fault::EndpointForked, fork(state, dice, now))),
-            (Fault::EndpointDown, |us, state, dice, now| us.done(Fault::EndpointDown, down(state, dice, now))),
-            (Fault::PoolForgets, |us, state, dice, _| us.done(Fault::PoolForgets, forget(state, dice))),
-            (Fault::FeeSpike, |us, state, dice, now| us.done(Fault::FeeSpike, spike(state, dice, now))),
-            (Fault::BalanceDrained, |us, state, dice, now| us.done(Fault::BalanceDrained, drain(state, dice, now))),
+            (Fault::EndpointLags, |faults, state, dice, now| faults.done(Fault::EndpointLags, lag(state, dice, now))),
+            (Fault::EndpointForked, |faults, state, dice, now| {
+                faults.done(Fault::EndpointForked, fork(state, dice, now))
+            }),
+            (Fault::EndpointDown, |faults, state, dice, now| faults.done(Fault::EndpointDown, down(state, dice, now))),
+            (Fault::PoolForgets, |faults, state, dice, _| faults.done(Fault::PoolForgets, forget(state, dice))),
+            (Fault::FeeSpike, |faults, state, dice, now| faults.done(Fault::FeeSpike, spike(state, dice, now))),
+            (Fault::BalanceDrained, |faults, state, dice, now| {
+                faults.done(Fault::BalanceDrained, drain(state, dice, now))
+            }),
             (Fault::Stranger, Self::stranger),
-            (Fault::ChainHalt, |us, state, dice, now| us.done(Fault::ChainHalt, halt(state, dice, now))),
+            (Fault::ChainHalt, |faults, state, dice, now| faults.done(Fault::ChainHalt, halt(state, dice, now))),
             (Fault::ChainReset, Self::reset),
         ];
         for (fault, work) in all {
@@ -181,11 +185,11 @@ impl ChainFaults {
             true => PoolId::Miner,
             false => PoolId::Endpoint(dice.index(state.endpoints.len())),
         };
-        let taken = match state.submit(to, &raw, now) {
-            Ok(_) => "taken".to_owned(),
-            Err(refusal) => format!("not taken: {refusal:?}"),
+        let result = match state.submit(to, &raw, now) {
+            Ok(_) => "accepted".to_owned(),
+            Err(refusal) => format!("refused: {refusal:?}"),
         };
-        Some(format!("{lane} nonce {nonce} by {hash}, {taken}"))
+        Some(format!("{lane} nonce {nonce} by {hash}, {result}"))
     }
 }
 
@@ -195,10 +199,10 @@ fn until(dice: &mut Dice, now: Duration, least_s: u64, most_s: u64) -> Duration 
 
 /// A random endpoint without a fault.
 fn healthy(state: &ChainState, dice: &mut Dice, now: Duration) -> Option<usize> {
-    let well: Vec<usize> = (0..state.endpoints.len())
+    let healthy_ones: Vec<usize> = (0..state.endpoints.len())
         .filter(|at| state.endpoints.get(*at).is_some_and(|endpoint| endpoint.is_healthy(now)))
         .collect();
-    dice.pick(&well)
+    dice.pick(&healthy_ones)
 }
 
 fn put(state: &mut ChainState, at: usize, condition: EndpointCondition) {
@@ -220,15 +224,15 @@ fn lag(state: &mut ChainState, dice: &mut Dice, now: Duration) -> Option<String>
     let how = match dice.permille(500) {
         true => {
             put(state, at, EndpointCondition::Lags { blocks: blocks as usize, until });
-            "follows behind"
+            "lags"
         }
         false => {
             let on = state.tree.at(head, number)?;
             put(state, at, EndpointCondition::Stuck { on, until });
-            "stands still"
+            "is stuck"
         }
     };
-    Some(format!("endpoint {at} {how}, {blocks} blocks, until {until:?}"))
+    Some(format!("endpoint {at} {how}, {blocks} blocks behind, until {until:?}"))
 }
 
 /// An endpoint gets private blocks. The fork is as deep as a normal reorg and never longer than the canonical chain, so
@@ -241,7 +245,7 @@ fn fork(state: &mut ChainState, dice: &mut Dice, now: Duration) -> Option<String
     let until = until(dice, now, 3, 25);
     put(state, at, EndpointCondition::Stuck { on, until });
     let block = state.tree.header(on)?.block;
-    Some(format!("endpoint {at} has {depth} blocks of its own up to {} {}, until {until:?}", block.number, block.hash))
+    Some(format!("endpoint {at} has {depth} private blocks up to {} {}, until {until:?}", block.number, block.hash))
 }
 
 fn down(state: &mut ChainState, dice: &mut Dice, now: Duration) -> Option<String> {
@@ -257,7 +261,7 @@ fn forget(state: &mut ChainState, dice: &mut Dice) -> Option<String> {
     let pools = state.pools().enumerate().filter(|(at, _)| all || *at == one);
     let gone: usize = pools.map(|(_, pool)| pool.forget_some(dice)).sum();
     let whose = if all { "all pools" } else { "one pool" };
-    (gone > 0).then(|| format!("{gone} transactions, {whose}"))
+    (gone > 0).then(|| format!("{gone} transactions of {whose}"))
 }
 
 fn spike(state: &mut ChainState, dice: &mut Dice, now: Duration) -> Option<String> {

@@ -202,10 +202,10 @@ impl ChainClient {
         let tracked = lock(&self.tracked);
         let mut order: Vec<(usize, TrackedEndpoint)> = tracked.iter().copied().enumerate().collect();
         order.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.head.map(|head| head.number)));
-        let well = order.iter().filter(|(_, entry)| entry.avoided_until <= now).map(|(at, _)| *at);
-        let well: Vec<usize> = well.collect();
-        match well.is_empty() {
-            false => well,
+        let available = order.iter().filter(|(_, entry)| entry.avoided_until <= now).map(|(at, _)| *at);
+        let available: Vec<usize> = available.collect();
+        match available.is_empty() {
+            false => available,
             true => order.iter().min_by_key(|(_, entry)| entry.avoided_until).map(|(at, _)| *at).into_iter().collect(),
         }
     }
@@ -353,7 +353,7 @@ impl Chain for ChainClient {
             return Err(SignError::Refused(format!("a permit for {}", permit.lease().submitter())));
         }
         if !plan.call.access_list.is_empty() || !plan.call.authorizations.is_empty() {
-            return Err(SignError::Refused("made-up bytes have neither access lists nor authorizations".to_owned()));
+            return Err(SignError::Refused("the simulator supports no access lists and no authorizations".to_owned()));
         }
         let signed = signed::sign(plan);
         match self.world.enter(|state, _| state.learn(&signed.raw)) {
@@ -365,7 +365,7 @@ impl Chain for ChainClient {
     fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
         let read = signed::read_signed(raw)?;
         if read.plan.submitter.chain() != &self.world.id {
-            return Err(UnreadableTx(NodeText::new("of another chain")));
+            return Err(UnreadableTx(NodeText::new("the transaction is for another chain")));
         }
         Ok(read)
     }
@@ -485,7 +485,7 @@ impl Chain for ChainClient {
                 errors_permille: (entry.failed * 1000).checked_div(entry.asked),
                 latency: None,
                 in_flight: 0,
-                last_error: (health == EndpointHealth::Down).then(|| "it has not answered".to_owned()),
+                last_error: (health == EndpointHealth::Down).then(|| "the endpoint did not answer".to_owned()),
             }
         };
         tracked.iter().enumerate().map(status).collect()

@@ -30,7 +30,7 @@ pub fn sign_as_stranger(plan: &TxPlan) -> SignedTx {
 
 /// Decodes signed bytes.
 pub fn read_signed(raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
-    decode(raw).map(|(read, _)| read).ok_or_else(|| UnreadableTx(NodeText::new("not of this made-up kind")))
+    decode(raw).map(|(read, _)| read).ok_or_else(|| UnreadableTx(NodeText::new("not in the format of the simulator")))
 }
 
 fn encode(plan: &TxPlan, by: &str) -> SignedTx {

@@ -91,7 +91,7 @@ impl ChainFixture {
             }
             self.stage.step(&mut self.dice);
         }
-        unreachable!("it never ends")
+        unreachable!("the future never ends")
     }
 
     fn broadcast(&mut self, client: &Arc<dyn Chain>, txs: Vec<SignedTx>) -> Vec<Verdict> {
@@ -142,7 +142,11 @@ impl Replay {
                 self.blocks.push(block.clone());
             }
             Moment::Orphaned { block } => {
-                assert_eq!(self.blocks.pop().map(|head| head.block), Some(*block), "newest first");
+                assert_eq!(
+                    self.blocks.pop().map(|head| head.block),
+                    Some(*block),
+                    "the newest block is orphaned first"
+                );
                 self.orphaned += 1;
                 if self.final_number >= Some(block.number) {
                     self.finals_orphaned += 1;
@@ -197,7 +201,7 @@ fn replacement_below_ten_percent_more_is_refused() {
 }
 
 #[test]
-fn each_endpoint_that_was_reached_is_heard_by_its_name() {
+fn broadcast_names_each_reached_endpoint() {
     let mut fixture = fixture(1, &[], |plan| plan.endpoints = 3);
     let client = fixture.client("a");
     let until = Duration::from_secs(60);
@@ -218,7 +222,7 @@ fn each_endpoint_that_was_reached_is_heard_by_its_name() {
 }
 
 #[test]
-fn pools_show_what_is_there_what_is_gone_and_what_was_replaced() {
+fn diagnose_shows_pooled_dropped_and_replaced() {
     use MempoolSignal::{InMempool, LikelyDropped, LikelyReplaced, Unknown};
     let mut fixture = fixture(1, &[], |plan| plan.endpoints = 2);
     let client = fixture.client("a");
@@ -231,17 +235,29 @@ fn pools_show_what_is_there_what_is_gone_and_what_was_replaced() {
     fixture.broadcast(&client, vec![first]);
     assert_eq!(fixture.diagnose(&client, asked.clone()), [InMempool, InMempool, LikelyDropped]);
     fixture.world.enter(|state, _| state.endpoints[0].pool.clear());
-    assert_eq!(fixture.diagnose(&client, asked.clone()), [InMempool, InMempool, LikelyDropped], "the other one has it");
+    assert_eq!(
+        fixture.diagnose(&client, asked.clone()),
+        [InMempool, InMempool, LikelyDropped],
+        "the other endpoint has it"
+    );
     fixture.broadcast(&client, vec![better]);
     assert_eq!(fixture.diagnose(&client, asked.clone()), [LikelyReplaced, InMempool, LikelyDropped]);
     let until = fixture.stage.now() + Duration::from_secs(2);
     fixture.world.enter(|state, _| state.endpoints[1].put(EndpointCondition::Down { gateway: false, until }));
-    assert_eq!(fixture.diagnose(&client, asked.clone()), [Unknown, InMempool, Unknown], "the silent one may have it");
+    assert_eq!(
+        fixture.diagnose(&client, asked.clone()),
+        [Unknown, InMempool, Unknown],
+        "the endpoint that is down may have it"
+    );
 
     fixture.world.run(&fixture.faults.clone());
     fixture.secs(60);
     assert_eq!(fixture.world.count(&lane), 1);
-    assert_eq!(fixture.diagnose(&client, asked), [LikelyReplaced, InMempool, LikelyDropped], "mined is known too");
+    assert_eq!(
+        fixture.diagnose(&client, asked),
+        [LikelyReplaced, InMempool, LikelyDropped],
+        "a mined transaction is known too"
+    );
     let stranger = "eip155:31337:0x00000000000000000000000000000000000000ff".parse().unwrap();
     let asks = Arc::clone(&client);
     let of_nobody = fixture.wait(async move { asks.diagnose(&stranger, &[about(0, &[])]).await });
@@ -281,7 +297,7 @@ fn reorg_pools_orphaned_transactions_again() {
             assert_eq!(Some(fixture.world.head()), replay.blocks.last().map(|head| head.block));
         }
         let replay = fixture.replay();
-        assert_eq!(replay.finals_orphaned, 0, "a reorg never takes a final block");
+        assert_eq!(replay.finals_orphaned, 0, "a reorg orphans no final block");
         assert!(replay.struck.get(&Fault::Reorg).is_some_and(|struck| *struck > 0 && replay.orphaned > 0));
         mined_again += lanes.iter().map(|lane| fixture.world.count(lane)).sum::<u64>();
     }
@@ -299,7 +315,7 @@ fn deep_reorg_orphans_final_blocks() {
 }
 
 #[test]
-fn another_genesis_has_nothing_of_the_old_one() {
+fn chain_reset_drops_all_transactions() {
     let mut fixture = fixture(6, &[(Fault::ChainReset, 100)], |_| {});
     let lane = fixture.lanes[0].clone();
     fixture.world.submit_outside(&signed(&lane, 0, 1, 20).raw);
@@ -308,13 +324,13 @@ fn another_genesis_has_nothing_of_the_old_one() {
     let replay = fixture.replay();
     assert_eq!(replay.struck[&Fault::ChainReset], 1);
     assert_eq!(fixture.world.count(&lane), 0);
-    assert!(fixture.world.submit_outside(&signed(&lane, 0, 1, 20).raw), "the same bytes are good again");
+    assert!(fixture.world.submit_outside(&signed(&lane, 0, 1, 20).raw), "the same bytes are accepted again");
 }
 
 /// Runs all faults of a world at once, with processes that send and read. Two runs of a seed have equal histories, and
 /// no block that a process saw as final was orphaned.
 #[test]
-fn one_seed_is_one_history() {
+fn equal_seeds_have_equal_histories() {
     let run = |seed: u64| {
         let odds: Vec<(Fault, u32)> = Fault::ALL
             .iter()
@@ -362,7 +378,10 @@ fn one_seed_is_one_history() {
         let replay = fixture.replay();
         assert_eq!(replay.finals_orphaned, 0);
         for block in lock(&seen).iter() {
-            assert_eq!(replay.blocks[block.number as usize].block, *block, "shown as final, and never was");
+            assert_eq!(
+                replay.blocks[block.number as usize].block, *block,
+                "a block that was shown as final is canonical"
+            );
         }
         let shown = lock(&seen).len();
         let mined: usize = replay.blocks.iter().map(|block| block.txs.len()).sum();
@@ -387,7 +406,7 @@ fn one_seed_is_one_history() {
 }
 
 #[test]
-fn after_the_storm_everything_is_mined() {
+fn after_the_storm_all_sends_are_mined() {
     for seed in 0..10 {
         let odds: Vec<(Fault, u32)> = Fault::ALL.iter().map(|fault| (*fault, 100)).collect();
         let mut fixture = fixture(seed, &odds, |_| {});

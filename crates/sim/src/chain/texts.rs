@@ -47,7 +47,7 @@ fn classifier() -> &'static Classifier {
     static CLASSIFIER: OnceLock<Classifier> = OnceLock::new();
     CLASSIFIER.get_or_init(|| match Classifier::new(Overrides::default()) {
         Ok(classifier) => classifier,
-        Err(error) => unreachable!("the tables are well formed, a test says: {error}"),
+        Err(error) => unreachable!("a test proves that the tables are well formed: {error}"),
     })
 }
 
@@ -153,7 +153,7 @@ mod tests {
 
     /// The classifier knows all texts, and gives each refusal the same verdict for every family.
     #[test]
-    fn every_refusal_is_understood() {
+    fn classifier_knows_every_refusal() {
         let cases = [
             (PoolRefusal::AlreadyKnown, Verdict::AlreadyKnown),
             (PoolRefusal::NonceTooLow { next: 5, nonce: 3 }, Verdict::NonceTooLow),

@@ -157,7 +157,7 @@ fn exactly_once(end: &EndState, chain: &ChainIndex<'_>, found: &mut Findings<'_>
     let mut effects = BTreeMap::new();
     for (lane, data, hash) in &chain.effects {
         if let Some(other) = effects.insert((*lane, *data), *hash) {
-            found.add(lane, format!("{other} and {hash} are both on the chain and do the same: {data}"));
+            found.add(lane, format!("{other} and {hash} are both on the chain with equal calldata: {data}"));
         }
     }
     let mut requests = BTreeMap::new();
@@ -165,7 +165,7 @@ fn exactly_once(end: &EndState, chain: &ChainIndex<'_>, found: &mut Findings<'_>
         let lane = tx.intent.submitter();
         if let Some(other) = requests.insert((lane, tx.intent.request_id()), tx.id) {
             let request = tx.intent.request_id();
-            found.add(lane, format!("request {request} stands for {other} and for {}", tx.id));
+            found.add(lane, format!("request {request} belongs to {other} and to {}", tx.id));
         }
         let asked = [Some(tx.intent.payload()), tx.replacement.as_ref()].into_iter().flatten();
         let data = asked.filter_map(|payload| if let Payload::Evm(call) = payload { Some(&call.data) } else { None });
@@ -177,7 +177,7 @@ fn exactly_once(end: &EndState, chain: &ChainIndex<'_>, found: &mut Findings<'_>
             && !end.excused.contains(lane)
         {
             let state = tx.state.name().as_str();
-            found.add(lane, format!("{} ended as {state}, but {hash} on the chain does what it asked for", tx.id));
+            found.add(lane, format!("{} ended as {state}, but {hash} on the chain has its effect", tx.id));
         }
     }
 }
@@ -198,7 +198,7 @@ fn no_gap(end: &EndState, chain: &ChainIndex<'_>, found: &mut Findings<'_>) {
         }
         let bound: BTreeSet<u64> = attempts.iter().map(|attempt| attempt.nonce.get()).chain(held).collect();
         for nonce in bound.into_iter().filter(|nonce| !chain.used.contains(&(lane, *nonce))) {
-            found.add(lane, format!("nonce {nonce} was bound for {}, and nothing has used it", tx.id));
+            found.add(lane, format!("nonce {nonce} was bound for {}, and no transaction has used it", tx.id));
         }
     }
 }
@@ -234,14 +234,14 @@ fn rebuild<'a>(tx: &IntentRecord, events: impl Iterator<Item = &'a Event>) -> Re
     let mut version = 0;
     for event in events {
         let EventBody::Tx { tx_id, seq, kind, state: now, .. } = &event.body else {
-            return Err("an event of the lane is among its own".to_owned());
+            return Err("the intent's events contain a lane event".to_owned());
         };
         if *tx_id != tx.id || event.submitter != *tx.intent.submitter() {
-            return Err(format!("an event of {tx_id} is among its own"));
+            return Err(format!("the intent's events contain an event of {tx_id}"));
         }
         version += 1;
         if *seq != version {
-            return Err(format!("event {version} is missing, {seq} is next"));
+            return Err(format!("event {version} is missing, the next one is {seq}"));
         }
         let fits = match (state, kind) {
             (None, EventKind::Accepted) => now.name() == StateName::Queued,
@@ -255,9 +255,9 @@ fn rebuild<'a>(tx: &IntentRecord, events: impl Iterator<Item = &'a Event>) -> Re
         state = Some(now);
     }
     if version != tx.version || state != Some(&tx.state) {
-        let told = state.map_or("nothing", |state| state.name().as_str());
+        let rebuilt = state.map_or("nothing", |state| state.name().as_str());
         let (row, at) = (tx.state.name().as_str(), tx.version);
-        return Err(format!("its {version} events lead to {told}, and the row is {row} at version {at}"));
+        return Err(format!("its {version} events lead to {rebuilt}, but the row is {row} at version {at}"));
     }
     Ok(())
 }
@@ -296,12 +296,12 @@ fn event_stream(end: &EndState, found: &mut Findings<'_>) {
             continue;
         }
         if let Err(what) = rebuild(tx, events.into_iter()) {
-            found.add(tx.intent.submitter(), format!("in the stream, {}: {what}", tx.id));
+            found.add(tx.intent.submitter(), format!("in the event stream, {}: {what}", tx.id));
         }
     }
     for (id, events) in by_intent {
         if let Some(event) = events.first() {
-            found.add(&event.submitter, format!("the stream tells of {id}, which the store does not have"));
+            found.add(&event.submitter, format!("the event stream has {id}, but the store does not"));
         }
     }
     for (lane, cursor) in &end.lanes {
@@ -316,7 +316,7 @@ fn event_stream(end: &EndState, found: &mut Findings<'_>) {
         let is_gone = end.without_old_lane_events && from_events.seq == 0;
         let fits = if from_events.is_cut { from_events.seq == row.seq } else { from_events == row || is_gone };
         if !fits {
-            found.add(lane, format!("its events record {from_events:?}, and its row {row:?}"));
+            found.add(lane, format!("its events give {from_events:?}, but its row is {row:?}"));
         }
     }
 }
@@ -362,7 +362,10 @@ fn chain_decides(end: &EndState, chain: &ChainIndex<'_>, found: &mut Findings<'_
         let (hash, nonce, block) = (settled.inclusion.hash, settled.nonce, settled.inclusion.block);
         let ended = tx.state.name().as_str();
         let Some(attempt) = attempts.iter().find(|attempt| attempt.hash == hash && attempt.nonce == nonce) else {
-            found.add(lane, format!("{} is {ended} by {hash} at nonce {nonce}, which is none of its attempts", tx.id));
+            found.add(
+                lane,
+                format!("{} is {ended} by {hash} at nonce {nonce}, which is not one of its attempts", tx.id),
+            );
             continue;
         };
         if end.excused.contains(lane) {
@@ -374,7 +377,7 @@ fn chain_decides(end: &EndState, chain: &ChainIndex<'_>, found: &mut Findings<'_
             _ => None,
         };
         let what = match chain.txs.get(&hash) {
-            None => "which is on no canonical block".to_owned(),
+            None => "which is in no canonical block".to_owned(),
             Some((at, _)) if *at != block => format!("in block {}, but it is in {}", block.number, at.number),
             Some((at, _)) if at.number > chain.final_number => {
                 format!("in block {}, and only {} is final", at.number, chain.final_number)

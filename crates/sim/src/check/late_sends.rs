@@ -34,7 +34,7 @@ impl Check for LateSends {
         let newest = view.ledger.lane(lane).and_then(|lane_ledger| lane_ledger.lease.as_ref());
         match newest.filter(|lease| lease.owner() != by) {
             Some(lease) => {
-                let what = format!("{by} sent {}, and {} has the lane", tx.hash, lease.owner());
+                let what = format!("{by} sent {}, but {} owns the lane", tx.hash, lease.owner());
                 Err(CheckFailure::of(lane, what))
             }
             None => Ok(()),

@@ -34,10 +34,13 @@ impl Check for Liveness {
             let Some(cursor) = &lane_ledger.cursor else { continue };
             if let LaneState::Protect(protection) = &cursor.state {
                 let code = protection.code.as_str();
-                return Err(CheckFailure::of(lane, format!("is still in PROTECT ({code}): {}", protection.detail)));
+                return Err(CheckFailure::of(
+                    lane,
+                    format!("the lane is still in PROTECT ({code}): {}", protection.detail),
+                ));
             }
             if cursor.paused {
-                return Err(CheckFailure::of(lane, "is still paused"));
+                return Err(CheckFailure::of(lane, "the lane is still paused"));
             }
         }
         view.finding("liveness")

@@ -50,9 +50,9 @@ impl Check for ConfirmationNotices {
             Moment::Committed { commit, .. } => {
                 let required = required(&view.plan);
                 for change in commit.changes() {
-                    let told = self.tell(index, change, required);
+                    let result = self.apply_notice(index, change, required);
                     let lane = commit.lease().submitter();
-                    told.map_err(|what| CheckFailure::of(lane, format!("{}: {what}", change.tx_id())))?;
+                    result.map_err(|what| CheckFailure::of(lane, format!("{}: {what}", change.tx_id())))?;
                 }
             }
             _ => {}
@@ -71,7 +71,7 @@ fn required(plan: &WorldSpec) -> usize {
 }
 
 impl ConfirmationNotices {
-    fn tell(&mut self, index: usize, change: &Change, required: usize) -> Result<(), String> {
+    fn apply_notice(&mut self, index: usize, change: &Change, required: usize) -> Result<(), String> {
         let lists = self.lists.entry(change.tx_id()).or_default();
         let before = lists.last().map(|(_, list)| list.clone()).unwrap_or_default();
         let mut list = before.clone();
@@ -88,31 +88,34 @@ impl ConfirmationNotices {
             lists.push((index, list.clone()));
         }
         match inclusion_of(change.to()) {
-            Some((inclusion, told)) => self.check_list(&list, inclusion, told, required),
+            Some((inclusion, notified)) => self.check_list(&list, inclusion, notified, required),
             None if list.is_empty() => Ok(()),
-            None => Err(format!("it is in no block, and consumers have {} confirmations", list.len())),
+            None => Err(format!("the transaction is in no block, but consumers have {} confirmations", list.len())),
         }
     }
 
-    /// Checks the list of one intent. `told` is the last block of the list by the ledger; `None` means that the intent
-    /// has ended, and the list must have the required length.
+    /// Checks the list of one intent. `notified` is the last block of the list by the ledger; `None` means that the
+    /// intent has ended, and the list must have the required length.
     fn check_list(
         &self,
         list: &[BlockLink],
         inclusion: &Inclusion,
-        told: Option<BlockRef>,
+        notified: Option<BlockRef>,
         required: usize,
     ) -> Result<(), String> {
         if list.first() != Some(&inclusion.link()) {
             let first = list.first().map(|link| link.block.number);
-            return Err(format!("it is in block {}, and its list begins with {first:?}", inclusion.block.number));
+            return Err(format!(
+                "the transaction is in block {}, but its list begins with {first:?}",
+                inclusion.block.number
+            ));
         }
         let gap = list.windows(2).find(|pair| match pair {
             [below, above] => above.parent() != Some(below.block),
             _ => false,
         });
         if let Some(number) = gap.and_then(|pair| pair.last()).map(|link| link.block.number) {
-            return Err(format!("in its list block {number} does not stand on the one before"));
+            return Err(format!("block {number} of its list is not linked to the one before"));
         }
         let unreal =
             |link: &&BlockLink| self.parents.get(&link.block.hash) != Some(&(link.block.number, link.parent_hash));
@@ -120,13 +123,16 @@ impl ConfirmationNotices {
             return Err(format!("its list has block {}, which the chain never had", link.block.number));
         }
         let tip = list.last().map(|link| link.block);
-        match told {
-            Some(told) if tip != Some(told) => {
+        match notified {
+            Some(notified) if tip != Some(notified) => {
                 let tip = tip.map(|block| block.number);
-                Err(format!("consumers were told up to {}, and have up to {tip:?}", told.number))
+                Err(format!(
+                    "the ledger says that consumers have up to {}, but they have up to {tip:?}",
+                    notified.number
+                ))
             }
             None if list.len() < required => {
-                Err(format!("it has ended with {} confirmations of {required}", list.len()))
+                Err(format!("the intent ended with {} confirmations of {required}", list.len()))
             }
             _ => Ok(()),
         }

@@ -27,7 +27,7 @@ impl Check for ExactlyOnce {
                 })
             }),
             Moment::Accepted { id, intent } => view.before.same_request.map_or(Ok(()), |other| {
-                let what = format!("request {} was accepted as {other}, and again as {id}", intent.request_id());
+                let what = format!("request {} was accepted as {other} and again as {id}", intent.request_id());
                 Err(CheckFailure::of(intent.submitter(), what))
             }),
             Moment::Committed { commit, .. } => {
@@ -53,9 +53,7 @@ impl Check for ExactlyOnce {
 
 fn has_not_ended(id: TxId, from: Option<StateName>, to: StateName) -> Result<(), String> {
     match from {
-        Some(from) if from.is_terminal() => {
-            Err(format!("{id} had ended as {}, and is {} now", from.as_str(), to.as_str()))
-        }
+        Some(from) if from.is_terminal() => Err(format!("{id} ended as {}, but is {} now", from.as_str(), to.as_str())),
         _ => Ok(()),
     }
 }

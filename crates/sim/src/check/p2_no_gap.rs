@@ -25,7 +25,7 @@ impl Check for NoGap {
             if let Some((nonce, kind)) = unused.next() {
                 return Err(CheckFailure::of(
                     lane,
-                    format!("nonce {nonce} was bound ({kind:?}), and nothing has used it"),
+                    format!("nonce {nonce} was bound ({kind:?}), but no transaction has used it"),
                 ));
             }
         }
@@ -39,7 +39,7 @@ fn bound_in_order(commit: &LaneCommit, view: &WorldView) -> Result<(), String> {
         return Err(format!("nonce {nonce} is bound a second time"));
     }
     if let Some((nonce, one, other)) = before.clashes.first() {
-        return Err(format!("nonce {nonce} was {one}'s, and is {other}'s now"));
+        return Err(format!("nonce {nonce} was held by {one}, and is held by {other} now"));
     }
     let mut last = before.last_slot;
     for slot in commit.slots() {

@@ -17,7 +17,9 @@ impl Check for WriteBeforeSend {
         let Moment::Sent { by, tx } = moment else { return Ok(()) };
         match view.durable(&tx.hash) {
             None => Err(CheckFailure::new(format!("{by} sent {}, which is not durable", tx.hash))),
-            Some(raw) if *raw != tx.raw => Err(CheckFailure::new(format!("{by} sent other bytes as {}", tx.hash))),
+            Some(raw) if *raw != tx.raw => {
+                Err(CheckFailure::new(format!("{by} sent {} with bytes that differ from the durable ones", tx.hash)))
+            }
             Some(_) => Ok(()),
         }
     }

@@ -38,7 +38,7 @@ fn loses_consumed_nonces_only(commit: &LaneCommit, view: &WorldView) -> Result<(
         }
         let held = row.as_ref().and_then(|(state, _)| state.bound());
         let Some(nonce) = held.map(|bound| bound.nonce.get()) else {
-            return Err(format!("{} loses a nonce that it does not have", change.tx_id()));
+            return Err(format!("{} loses a nonce, but has none", change.tx_id()));
         };
         is_gone(lane, nonce, view).map_err(|what| format!("{} loses nonce {nonce}, {what}", change.tx_id()))?;
     }
@@ -50,7 +50,7 @@ fn is_gone(lane: &SubmitterId, nonce: u64, view: &WorldView) -> Result<(), Strin
     let ours = |hash: &B256| view.ledger.lane(lane).is_some_and(|lane_ledger| lane_ledger.has_attempt(nonce, hash));
     let mut uses = view.blocks.final_uses(lane, nonce).peekable();
     if uses.peek().is_none() {
-        return Err("which nothing has used, finally".to_owned());
+        return Err("which no final block has used".to_owned());
     }
     match uses.find(|hash| !ours(hash)) {
         Some(_) => Ok(()),
@@ -67,7 +67,8 @@ fn has_one_slot(commit: &LaneCommit, view: &WorldView) -> Result<(), String> {
         let given = lane_ledger.given.get(&id).into_iter().flatten();
         for other in given.filter(|other| **other != slot.nonce.get()) {
             let nonce = slot.nonce;
-            is_gone(lane, *other, view).map_err(|what| format!("{id} gets nonce {nonce} and has {other}, {what}"))?;
+            is_gone(lane, *other, view)
+                .map_err(|what| format!("{id} gets nonce {nonce}, but already has {other}, {what}"))?;
         }
     }
     Ok(())
@@ -84,5 +85,5 @@ fn has_effect_of_holder(tx: &ChainTx, view: &WorldView) -> Result<(), String> {
     if entry.effect == Some(effect) || entry.is_over() {
         return Ok(());
     }
-    Err(format!("nonce {} is {id}'s, and {} does effect {effect} there, which is another's", plan.nonce, tx.hash()))
+    Err(format!("nonce {} is held by {id}, but {} has effect {effect} of another intent", plan.nonce, tx.hash()))
 }

@@ -29,13 +29,13 @@ fn granted(lease: &Lease, view: &WorldView) -> Result<(), String> {
     let Some(newest) = &view.before.lease else { return Ok(()) };
     let (token, owner) = (lease.token(), lease.owner());
     if token < newest.token() {
-        return Err(format!("{owner} was granted token {token}, after {}", newest.token()));
+        return Err(format!("{owner} was granted token {token} after {}", newest.token()));
     }
     if token == newest.token() && owner != newest.owner() {
-        return Err(format!("{owner} was granted token {token}, which is {}'s", newest.owner()));
+        return Err(format!("{owner} was granted token {token}, which {} has", newest.owner()));
     }
     if token == newest.token() && view.before.released {
-        return Err(format!("{owner} was granted token {token} again, which it had given back"));
+        return Err(format!("{owner} was granted token {token} again after it released it"));
     }
     Ok(())
 }
@@ -43,11 +43,11 @@ fn granted(lease: &Lease, view: &WorldView) -> Result<(), String> {
 fn may_write(lease: &Lease, view: &WorldView) -> Result<(), String> {
     let (token, owner) = (lease.token(), lease.owner());
     match &view.before.lease {
-        None => Err(format!("{owner} wrote with token {token}, and the lane was never leased")),
+        None => Err(format!("{owner} wrote with token {token}, but the lane was never leased")),
         Some(newest) if newest != lease => {
-            Err(format!("{owner} wrote with token {token}, and {} has {}", newest.owner(), newest.token()))
+            Err(format!("{owner} wrote with token {token}, but {} has {}", newest.owner(), newest.token()))
         }
-        Some(_) if view.before.released => Err(format!("{owner} wrote with token {token}, which it had given back")),
+        Some(_) if view.before.released => Err(format!("{owner} wrote with token {token}, which it had released")),
         Some(_) if view.before.written_by > Some(token) => {
             Err(format!("{owner} wrote with token {token} after a newer one"))
         }

@@ -37,9 +37,10 @@ fn all_are_there(view: &WorldView) -> Result<(), CheckFailure> {
 fn is_there(lane: &SubmitterId, request: &RequestId, id: TxId, view: &WorldView) -> Result<(), CheckFailure> {
     match view.ledger.intents.get(&id) {
         Some(entry) if entry.lane() == lane && entry.intent.request_id() == request => Ok(()),
-        Some(_) => {
-            Err(CheckFailure::of(lane, format!("request {request} was acknowledged as {id}, which is another's")))
-        }
+        Some(_) => Err(CheckFailure::of(
+            lane,
+            format!("request {request} was acknowledged as {id}, which belongs to another request"),
+        )),
         None if view.is_gone(id) => Ok(()),
         None => {
             Err(CheckFailure::of(lane, format!("request {request} was acknowledged as {id}, which is not durable")))

@@ -125,8 +125,8 @@ impl NoSilentJump {
             let Some(lane_ledger) = view.ledger.lane(lane).filter(|lane_ledger| lane_ledger.cursor.is_some()) else {
                 continue;
             };
-            let lent = lane_ledger.slots.get(&nonce) == Some(&SlotKind::Reservation);
-            if !lent && !lane_ledger.has_attempt(nonce, hash) {
+            let is_reserved = lane_ledger.slots.get(&nonce) == Some(&SlotKind::Reservation);
+            if !is_reserved && !lane_ledger.has_attempt(nonce, hash) {
                 self.require_stop(lane, Cause::Stranger(nonce), view);
             }
         }
@@ -143,7 +143,7 @@ impl NoSilentJump {
         }
         let lost = reason.cause == Cause::StoreLost;
         if lost && commit.ends_an_intent() {
-            return Err("an intent ends, and nobody has reconciled what was lost".to_owned());
+            return Err("an intent ends before the loss of commits is reconciled".to_owned());
         }
         // The lane may have stopped earlier for another reason. A loss of commits needs its own PROTECT.
         reason.stopped |= !lost && view.before.cursor.as_ref().is_some_and(Cursor::is_protected);
@@ -166,7 +166,7 @@ impl NoSilentJump {
         let known_by = (reason.since + BLIND).min(in_calm.unwrap_or(Duration::MAX));
         if reason.stopped || lost || view.now > known_by {
             let (nonce, since) = (slot.nonce, reason.since);
-            return Err(format!("binds nonce {nonce}, and nobody has decided about {:?} at {since:?}", reason.cause));
+            return Err(format!("binds nonce {nonce} before a decision about {:?} at {since:?}", reason.cause));
         }
         Ok(())
     }
@@ -187,14 +187,14 @@ fn no_jump(commit: &LaneCommit, view: &WorldView) -> Result<(), String> {
     }
     let began_at = lane_ledger.slots.keys().next().copied().unwrap_or(next);
     if let Some(last) = lane_ledger.last_slot().filter(|last| last.saturating_add(1) != next) {
-        return Err(format!("the cursor stands at {next}, and the last slot is {last}"));
+        return Err(format!("the cursor is at {next}, but the last slot is {last}"));
     }
     // Only when the lane begins: the nonces below its first slot do not change later.
     if view.before.last_slot.is_some() {
         return Ok(());
     }
     match (0..began_at).find(|nonce| view.blocks.final_uses(lane, *nonce).next().is_none()) {
-        Some(nonce) => Err(format!("the lane begins at {began_at}, and nothing has used {nonce}, finally")),
+        Some(nonce) => Err(format!("the lane begins at {began_at}, but no final block has used {nonce}")),
         None => Ok(()),
     }
 }
@@ -209,10 +209,10 @@ fn adopts_foreign_nonces_only(commit: &LaneCommit, view: &WorldView) -> Result<(
             return Err(format!("nonce {nonce} is adopted without evidence"));
         }
         if view.blocks.final_uses(lane, nonce).next().is_none() {
-            return Err(format!("nonce {nonce} is adopted, and nothing has used it, finally"));
+            return Err(format!("nonce {nonce} is adopted, but no final block has used it"));
         }
         if view.plan.on_external_nonce == ExternalNoncePolicy::Protect && commit.commands_done().is_empty() {
-            return Err(format!("nonce {nonce} is adopted, and nobody has said so"));
+            return Err(format!("nonce {nonce} is adopted without a command"));
         }
     }
     Ok(())
@@ -228,5 +228,5 @@ fn left_by_decision(commit: &LaneCommit, view: &WorldView) -> Result<(), String>
     if change.to().is_protected() || by_policy || !commit.commands_done().is_empty() {
         return Ok(());
     }
-    Err(format!("leaves PROTECT ({}), and nobody has decided that", protection.code.as_str()))
+    Err(format!("leaves PROTECT ({}) without a decision", protection.code.as_str()))
 }

@@ -21,10 +21,10 @@ impl Check for Events {
         for (change, row) in commit.changes().iter().zip(&view.before.rows) {
             let (id, from, version) = (change.tx_id(), change.from().as_str(), change.from_version());
             let what = match row {
-                None => format!("{id} is changed, and there is no such intent"),
+                None => format!("{id} is changed, but there is no such intent"),
                 Some((state, now)) if *now != version || state.name() != change.from() => {
                     let state = state.name().as_str();
-                    format!("{id} is changed from {from} at version {version}, and was {state} at {now}")
+                    format!("{id} is changed from {from} at version {version}, but was {state} at {now}")
                 }
                 Some(_) => continue,
             };
@@ -49,14 +49,14 @@ impl Check for Events {
         for row in &end.txs {
             let (id, lane) = (row.tx.id, row.tx.intent.submitter());
             let Some(entry) = view.ledger.intents.get(&id) else {
-                return Err(CheckFailure::of(lane, format!("{id} is in the store, and nobody has told of it")));
+                return Err(CheckFailure::of(lane, format!("{id} is in the store, but not in the history")));
             };
             if !is_same(&entry.state, &row.tx.state) || entry.version != row.tx.version {
                 let (made, made_at) = (entry.state.name().as_str(), entry.version);
                 let (is, at) = (row.tx.state.name().as_str(), row.tx.version);
                 return Err(CheckFailure::of(
                     lane,
-                    format!("{id} is {is} at {at}, and commits made it {made} at {made_at}"),
+                    format!("{id} is {is} at version {at}, but its commits give {made} at version {made_at}"),
                 ));
             }
         }
@@ -65,8 +65,8 @@ impl Check for Events {
 }
 
 /// The history records a cancel in the queue without its reason.
-fn is_same(told: &TxState, row: &TxState) -> bool {
+fn is_same(recorded: &TxState, row: &TxState) -> bool {
     use gapless_domain::Cancellation::InQueue;
     let in_queue = |state: &TxState| matches!(state, TxState::Canceled(InQueue(_)));
-    told == row || (in_queue(told) && in_queue(row))
+    recorded == row || (in_queue(recorded) && in_queue(row))
 }

@@ -35,7 +35,7 @@ fn decided(commit: &LaneCommit, change: &Change, view: &WorldView) -> Result<(),
     if let Some((nonce, hash)) = mined_at(change.to()) {
         let ours = view.ledger.lane(lane).is_some_and(|lane_ledger| lane_ledger.has_attempt(nonce, &hash));
         if !ours {
-            return Err(format!("by {hash} at nonce {nonce}, which is none of ours"));
+            return Err(format!("by {hash} at nonce {nonce}, which is not one of our attempts"));
         }
     }
     match settled(change.to()) {
@@ -52,7 +52,7 @@ fn is_final(commit: &LaneCommit, change: &Change, settled: &Settled, view: &Worl
     if !location.was_final.contains(&at) {
         return Err(match location.canonical {
             Some(block) if block == at => format!("by {hash} in block {}, which is not final", at.number),
-            Some(block) => format!("by {hash} in block {}, and it is in {}", at.number, block.number),
+            Some(block) => format!("by {hash} in block {}, but the transaction is in {}", at.number, block.number),
             None => format!("by {hash} in block {}, which is not canonical", at.number),
         });
     }
@@ -72,7 +72,7 @@ fn is_final(commit: &LaneCommit, change: &Change, settled: &Settled, view: &Worl
     let (kind, data) = (settled.inclusion.kind, &location.tx.read.plan.call.data);
     match view.ledger.intents.get(&change.tx_id()) {
         Some(entry) if !entry.may_carry(kind, data) => {
-            Err(format!("by {hash}, a {} that does something else", kind.as_str()))
+            Err(format!("by {hash}, a {} with another effect", kind.as_str()))
         }
         _ => Ok(()),
     }

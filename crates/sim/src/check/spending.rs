@@ -52,7 +52,7 @@ impl Check for Spending {
         let total = worst.values().fold(Amount::ZERO, |sum, cost| Amount::new(sum.get().saturating_add(cost.get())));
         if total > balance {
             let open: Vec<&u64> = worst.keys().collect();
-            let what = format!("nonces {open:?} may cost {total}, and the account had {balance} at the most");
+            let what = format!("nonces {open:?} may cost {total}, but the account had at most {balance}");
             return Err(CheckFailure::of(lane, what));
         }
         Ok(())

@@ -29,7 +29,7 @@ fn delivered_intents_violate_nothing() {
 }
 
 #[test]
-fn p1_one_effect_twice_on_the_chain() {
+fn p1_effect_in_two_canonical_blocks_is_found() {
     let mut fixture = CheckFixture::new(&wide());
     let (one, other) = (fixture.attempt(0, 1), fixture.attempt(1, 1));
     assert_eq!(fixture.mine(&[fixture.ours(&one)]), NOTHING);
@@ -40,19 +40,19 @@ fn p1_one_effect_twice_on_the_chain() {
 }
 
 #[test]
-fn p1_an_end_that_changes() {
+fn p1_change_of_terminal_state_is_found() {
     let mut fixture = CheckFixture::new(&strict());
     let mut tx = fixture.accept(1);
     assert_eq!(fixture.change(&mut tx, Transition::CancelInQueue(CancelReason::User)), NOTHING);
     tx.state = TxState::Queued;
     let (commit, _) = fixture.bind_commit(&tx, 1);
     assert_eq!(fixture.record(commit), ["P1", "P8"]);
-    assert_eq!(fixture.tell(Moment::CanceledInQueue { id: tx.id }), NOTHING, "it is bound now, by mistake");
+    assert_eq!(fixture.tell(Moment::CanceledInQueue { id: tx.id }), NOTHING, "the wrong commit has bound the intent");
     assert_eq!(fixture.tell(Moment::CanceledInQueue { id: tx.id }), ["P1"]);
 }
 
 #[test]
-fn p1_one_request_accepted_twice() {
+fn p1_request_accepted_twice_is_found() {
     let mut fixture = CheckFixture::new(&strict());
     let tx = fixture.accept(1);
     let intent = Arc::new(tx.intent);
@@ -60,7 +60,7 @@ fn p1_one_request_accepted_twice() {
 }
 
 #[test]
-fn p1_at_the_end_what_was_canceled_is_on_the_chain() {
+fn p1_canceled_intent_on_chain_is_found_at_the_end() {
     let mut fixture = CheckFixture::new(&strict());
     let mut tx = fixture.accept(1);
     assert_eq!(fixture.change(&mut tx, Transition::CancelInQueue(CancelReason::User)), NOTHING);
@@ -70,7 +70,7 @@ fn p1_at_the_end_what_was_canceled_is_on_the_chain() {
 }
 
 #[test]
-fn p2_nonces_with_a_hole_or_two_holders() {
+fn p2_nonce_gap_or_second_holder_is_found() {
     let mut fixture = CheckFixture::new(&wide());
     let (mut one, two, three) = (fixture.accept(1), fixture.accept(2), fixture.accept(3));
     assert_eq!(fixture.bind(&mut one, 1).1, NOTHING);
@@ -84,7 +84,7 @@ fn p2_nonces_with_a_hole_or_two_holders() {
 }
 
 #[test]
-fn p2_at_the_end_a_nonce_that_nothing_used() {
+fn p2_bound_nonce_without_use_is_found_at_the_end() {
     let mut fixture = CheckFixture::new(&strict());
     let mut tx = fixture.accept(1);
     fixture.bind(&mut tx, 1);
@@ -92,7 +92,7 @@ fn p2_at_the_end_a_nonce_that_nothing_used() {
 }
 
 #[test]
-fn p3_bytes_that_were_not_durable() {
+fn p3_send_before_write_is_found() {
     let mut fixture = CheckFixture::new(&strict());
     let mut tx = fixture.accept(1);
     let attempt = fixture.attempt(0, 1);
@@ -124,7 +124,7 @@ fn p4_loss_of_unconsumed_nonce_is_found() {
     fixture.record(fixture.bind_commit(&fixture.intent(1), 1).0);
     fixture.mine(&[fixture.ours(&attempt)]);
     fixture.finalize();
-    assert_eq!(fixture.record(lose(&fixture).0), ["P4"], "its own transaction has used it");
+    assert_eq!(fixture.record(lose(&fixture).0), ["P4"], "the own transaction has used the nonce");
 
     let mut fixture = CheckFixture::new(&wide());
     fixture.accept(1);
@@ -140,11 +140,11 @@ fn p4_loss_of_unconsumed_nonce_is_found() {
     let (commit, queued) = lose(&fixture);
     assert_eq!(fixture.record(commit), NOTHING);
     let (commit, _) = fixture.bind_commit(&queued, 1);
-    assert_eq!(fixture.record(commit), NOTHING, "the next nonce, since the first is gone");
+    assert_eq!(fixture.record(commit), NOTHING, "the first nonce is consumed, so the next one is allowed");
 }
 
 #[test]
-fn p4_what_is_mined_at_a_nonce_is_its_holders() {
+fn p4_foreign_effect_at_bound_nonce_is_found() {
     let mut fixture = CheckFixture::new(&wide());
     let mut tx = fixture.accept(1);
     fixture.bind(&mut tx, 1);
@@ -153,12 +153,12 @@ fn p4_what_is_mined_at_a_nonce_is_its_holders() {
 }
 
 #[test]
-fn p5_an_old_token_another_owner_and_what_was_given_back() {
+fn p5_write_with_old_or_released_token_is_found() {
     let mut fixture = CheckFixture::new(&wide());
     let (old, other) = (fixture.lease.clone(), OwnerId::new("b", 2));
     let lease =
         |owner: &OwnerId, token| Lease::granted(old.submitter().clone(), owner.clone(), FencingToken::new(token));
-    assert_eq!(fixture.tell(Moment::Leased { lease: lease(&other, 1) }), ["P5"], "the same token for another");
+    assert_eq!(fixture.tell(Moment::Leased { lease: lease(&other, 1) }), ["P5"], "the same token for another owner");
     assert_eq!(fixture.tell(Moment::Leased { lease: lease(&other, 2) }), NOTHING);
     let tx = fixture.accept(1);
     let (late, _) = fixture.bind_commit(&tx, 1);
@@ -171,11 +171,11 @@ fn p5_an_old_token_another_owner_and_what_was_given_back() {
     let mut commit = fixture.new_commit();
     commit.set_in_flight(&fixture.cursor, false).unwrap();
     assert_eq!(fixture.record(commit), ["P5"]);
-    assert_eq!(fixture.tell(Moment::Leased { lease: lease(&other, 1) }), ["P5"], "a token that goes back");
+    assert_eq!(fixture.tell(Moment::Leased { lease: lease(&other, 1) }), ["P5"], "a smaller token than before");
 }
 
 #[test]
-fn p6_what_was_acknowledged_is_there_but_for_a_told_loss() {
+fn p6_missing_acknowledged_intent_is_found_without_a_loss() {
     let mut fixture = CheckFixture::new(&strict());
     let tx = fixture.intent(1);
     let (id, lane, request) = (tx.id, fixture.lane.clone(), tx.intent.request_id().clone());
@@ -188,7 +188,7 @@ fn p6_what_was_acknowledged_is_there_but_for_a_told_loss() {
     let snapshot = fixture.snapshot();
     fixture.accept(1);
     assert_eq!(fixture.lose(snapshot), NOTHING);
-    assert_eq!(fixture.tell(acknowledged), NOTHING, "an answer that was on its way");
+    assert_eq!(fixture.tell(acknowledged), NOTHING, "an answer that arrives after the loss");
     assert_eq!(fixture.view.demanded().len(), 1);
     assert_eq!(fixture.view.demanded()[0].2, kept.id);
     assert_eq!(fixture.end(), ["liveness"]);
@@ -216,30 +216,30 @@ fn p7_bind_after_loss_before_reconcile_is_found() {
     let cursor = fixture.cursor.clone();
     let (command, result) = fixture.resync();
     let mut resync = fixture.new_commit();
-    resync.lane_event(&cursor, LaneEventKind::Resynced, NodeText::new("all well")).unwrap();
+    resync.lane_event(&cursor, LaneEventKind::Resynced, NodeText::new("resynced")).unwrap();
     resync.unprotect(&cursor, true, NodeText::new("operator")).unwrap().command_done(&command, result);
     assert_eq!(fixture.commit(resync), NOTHING);
     assert_eq!(fixture.bind(&mut two, 2).1, NOTHING);
 }
 
 #[test]
-fn p7_protect_does_not_end_in_silence() {
+fn p7_protect_ended_without_decision_is_found() {
     let mut fixture = CheckFixture::new(&wide());
     assert_eq!(fixture.protect(protection(ProtectCode::CannotFill)), NOTHING);
     let mut commit = fixture.new_commit();
-    commit.unprotect(&fixture.cursor, false, NodeText::new("nobody")).unwrap();
+    commit.unprotect(&fixture.cursor, false, NodeText::new("no command")).unwrap();
     assert_eq!(fixture.commit(commit), ["P7"]);
 }
 
 #[test]
-fn p7_a_stranger_stops_the_lane() {
+fn p7_bind_after_foreign_transaction_is_found() {
     let mut fixture = CheckFixture::new(&wide());
     let mut tx = fixture.accept(1);
     fixture.bind(&mut tx, 1);
     fixture.mine(&[fixture.strangers(0)]);
     fixture.finalize();
     let mut next = fixture.accept(2);
-    assert_eq!(fixture.bind(&mut next, 2).1, NOTHING, "it may not know yet");
+    assert_eq!(fixture.bind(&mut next, 2).1, NOTHING, "the node may not know yet");
     fixture.pass(600);
     let mut next = fixture.accept(3);
     assert_eq!(fixture.bind(&mut next, 3).1, ["P7"]);
@@ -253,7 +253,7 @@ fn p7_a_stranger_stops_the_lane() {
 }
 
 #[test]
-fn p7_no_nonce_is_skipped_or_adopted_unseen() {
+fn p7_skipped_or_adopted_unused_nonce_is_found() {
     let mut fixture = CheckFixture::new(&wide());
     let cursor = fixture.cursor.clone();
     let mut jump = fixture.new_commit();
@@ -270,7 +270,7 @@ fn p7_no_nonce_is_skipped_or_adopted_unseen() {
             .command_done(&command, result);
         commit
     };
-    assert_eq!(fixture.record(adopt(&fixture)), ["P7"], "nothing has used it");
+    assert_eq!(fixture.record(adopt(&fixture)), ["P7"], "no transaction has used the nonce");
 
     let mut fixture = CheckFixture::new(&wide());
     fixture.mine(&[fixture.strangers(0)]);
@@ -280,7 +280,7 @@ fn p7_no_nonce_is_skipped_or_adopted_unseen() {
 }
 
 #[test]
-fn p7_and_p9_after_a_chain_that_took_back_what_was_final() {
+fn p7_bind_after_orphaned_final_block_is_found() {
     let mut fixture = CheckFixture::new(&wide());
     fixture.deliver(1);
     fixture.orphan();
@@ -289,11 +289,11 @@ fn p7_and_p9_after_a_chain_that_took_back_what_was_final() {
     fixture.pass(600);
     let mut next = fixture.accept(2);
     assert_eq!(fixture.bind(&mut next, 2).1, ["P7"]);
-    assert_eq!(fixture.end(), NOTHING, "nothing more can be demanded of this chain");
+    assert_eq!(fixture.end(), NOTHING, "the lane is excused");
 }
 
 #[test]
-fn p8_a_change_from_another_version() {
+fn p8_change_from_wrong_version_is_found() {
     let mut fixture = CheckFixture::new(&strict());
     let mut tx = fixture.accept(1);
     tx.version = 3;
@@ -302,7 +302,7 @@ fn p8_a_change_from_another_version() {
 }
 
 #[test]
-fn p8_at_the_end_an_event_is_missing() {
+fn p8_missing_event_is_found_at_the_end() {
     let mut fixture = CheckFixture::new(&strict());
     fixture.deliver(1);
     assert_eq!(fixture.protect(protection(ProtectCode::CannotFill)), NOTHING);
@@ -329,7 +329,7 @@ fn p8_at_the_end_an_event_is_missing() {
 }
 
 #[test]
-fn p9_an_end_before_its_block_is_final() {
+fn p9_settle_before_final_block_is_found() {
     let mut fixture = CheckFixture::new(&strict());
     let mut tx = fixture.accept(1);
     let (attempt, _) = fixture.bind(&mut tx, 1);
@@ -340,7 +340,7 @@ fn p9_an_end_before_its_block_is_final() {
 }
 
 #[test]
-fn p9_an_end_by_what_is_not_ours_or_in_no_block() {
+fn p9_settle_by_unknown_hash_or_block_is_found() {
     let mut fixture = CheckFixture::new(&strict());
     let mut tx = fixture.accept(1);
     let (attempt, _) = fixture.bind(&mut tx, 1);
@@ -360,7 +360,7 @@ fn p9_an_end_by_what_is_not_ours_or_in_no_block() {
 }
 
 /// An intent in block 1 with block 2 on top; consumers were notified of both.
-fn told_of_two() -> (CheckFixture, IntentRecord) {
+fn two_confirmations() -> (CheckFixture, IntentRecord) {
     let mut fixture = CheckFixture::new(&WorldSpec { confirmations: 3, odds: BTreeMap::new(), ..strict() });
     let mut tx = fixture.accept(1);
     let (attempt, _) = fixture.bind(&mut tx, 1);
@@ -376,9 +376,9 @@ fn notice(new_fork: bool, links: Vec<BlockLink>) -> ConfirmationNotice {
 }
 
 #[test]
-fn r03_notices_add_up_to_a_list_of_the_chain() {
+fn r03_notices_that_skip_a_fork_or_block_are_found() {
     let fork = || {
-        let (mut fixture, tx) = told_of_two();
+        let (mut fixture, tx) = two_confirmations();
         fixture.orphan();
         fixture.mine(&[]);
         fixture.mine(&[]);
@@ -392,13 +392,21 @@ fn r03_notices_add_up_to_a_list_of_the_chain() {
 
     let (mut fixture, mut tx) = fork();
     let lost = notice(false, fixture.links(3));
-    assert_eq!(fixture.change(&mut tx, Transition::Confirm(lost)), ["R03"], "a fork is told as if it continued");
+    assert_eq!(
+        fixture.change(&mut tx, Transition::Confirm(lost)),
+        ["R03"],
+        "the notice of a fork is not marked as a fork"
+    );
 
     let (mut fixture, mut tx) = fork();
     let rest = notice(true, fixture.links(2));
-    assert_eq!(fixture.change(&mut tx, Transition::Confirm(rest)), ["R03"], "it does not begin with its own block");
+    assert_eq!(
+        fixture.change(&mut tx, Transition::Confirm(rest)),
+        ["R03"],
+        "the list does not begin with the block of the transaction"
+    );
 
-    let (mut fixture, mut tx) = told_of_two();
+    let (mut fixture, mut tx) = two_confirmations();
     let mut unknown = fixture.links(2)[0];
     (unknown.block.number, unknown.parent_hash) = (3, unknown.block.hash);
     unknown.block.hash = B256::repeat_byte(0xee);
@@ -407,24 +415,24 @@ fn r03_notices_add_up_to_a_list_of_the_chain() {
 
 #[test]
 fn r03_ended_intent_with_missing_confirmations_is_found() {
-    let (mut fixture, mut tx) = told_of_two();
+    let (mut fixture, mut tx) = two_confirmations();
     fixture.finalize();
-    assert_eq!(fixture.change(&mut tx, Transition::Settle(None)), ["R03"], "two of three");
+    assert_eq!(fixture.change(&mut tx, Transition::Settle(None)), ["R03"], "two confirmations of three");
 
-    let (mut fixture, mut tx) = told_of_two();
+    let (mut fixture, mut tx) = two_confirmations();
     fixture.mine(&[]);
     fixture.finalize();
     assert_eq!(fixture.change(&mut tx, Transition::Settle(Some(notice(false, fixture.links(3))))), NOTHING);
 
-    let (mut fixture, mut tx) = told_of_two();
+    let (mut fixture, mut tx) = two_confirmations();
     assert_eq!(fixture.change(&mut tx, Transition::Unmine), NOTHING);
     assert_eq!(fixture.change(&mut tx, Transition::WantCancel(CancelReason::User)), NOTHING);
 }
 
 /// A notice that was lost is written again, and continues the list that was kept.
 #[test]
-fn r03_after_a_loss_it_goes_on_from_what_was_kept() {
-    let (mut fixture, mut tx) = told_of_two();
+fn r03_notices_after_a_loss_continue_the_kept_list() {
+    let (mut fixture, mut tx) = two_confirmations();
     let (snapshot, kept) = (fixture.snapshot(), tx.clone());
     fixture.mine(&[]);
     assert_eq!(fixture.change(&mut tx, Transition::Confirm(notice(false, fixture.links(3)))), NOTHING);
@@ -435,7 +443,7 @@ fn r03_after_a_loss_it_goes_on_from_what_was_kept() {
 }
 
 #[test]
-fn windows_are_kept() {
+fn n12_bind_beyond_the_window_is_found() {
     for (release, seen) in [(ReleaseRule::Mined, NOTHING), (ReleaseRule::Final, &["N12"])] {
         let mut fixture = CheckFixture::new(&WorldSpec { release, ..strict() });
         let (mut one, mut two, mut three) = (fixture.accept(1), fixture.accept(2), fixture.accept(3));
@@ -495,7 +503,7 @@ fn n06_send_after_lost_lease_is_found() {
 }
 
 #[test]
-fn no_more_is_promised_than_there_is() {
+fn funds_bind_beyond_the_balance_is_found() {
     let mut fixture = CheckFixture::new(&wide());
     let cost = fixture.plan(0, 1).worst_cost();
     let lane = fixture.lane.clone();

@@ -26,7 +26,10 @@ impl Check for Windows {
         let open: Vec<u64> = open.map(|(nonce, _)| *nonce).collect();
         let window = usize::from(view.plan.window);
         if open.len() > window {
-            return Err(CheckFailure::of(lane, format!("nonces {open:?} are bound and not consumed; {window} may be")));
+            return Err(CheckFailure::of(
+                lane,
+                format!("nonces {open:?} are bound and not consumed, but the window is {window}"),
+            ));
         }
         Ok(())
     }

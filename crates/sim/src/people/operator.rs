@@ -63,7 +63,7 @@ pub(super) async fn watch_chain(world: &SharedWorld, mut dice: Dice) {
     loop {
         world.stage().sleep(dice.duration(Duration::from_secs(20), Duration::from_secs(60))).await;
         if let Some(ProtectCode::ChainRegressed | ProtectCode::DeepReorg) = world.finality_violation() {
-            world.tell(Moment::Operator { what: "the chain is accepted as it is".to_owned() });
+            world.tell(Moment::Operator { what: "accepts the chain as it is".to_owned() });
             accept_chain(world, &mut dice).await;
         }
     }
@@ -104,9 +104,12 @@ async fn handle(world: &SharedWorld, lane: &SubmitterId, protection: &Protection
                 world.stage().sleep(Duration::from_secs(2)).await;
             }
             if let Some((_, store)) = world.random_node(dice) {
-                let _ =
-                    within(world.stage(), PATIENCE, store.declare_reconciled(&NodeText::new("operator"), "looked for"))
-                        .await;
+                let _ = within(
+                    world.stage(),
+                    PATIENCE,
+                    store.declare_reconciled(&NodeText::new("operator"), "checked by the operator"),
+                )
+                .await;
             }
         }
         _ => {}

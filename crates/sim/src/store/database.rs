@@ -129,7 +129,7 @@ impl Database {
         };
         if is_news && !gapless_domain::mistakes::made(gapless_domain::mistakes::Mistake::NoEpoch) {
             // The model cannot fail here.
-            let _ = wait_for(inner.declare_lost(&NodeText::new("store"), "another server than before"));
+            let _ = wait_for(inner.declare_lost(&NodeText::new("store"), "the server is not the one before"));
         }
     }
 

@@ -66,8 +66,8 @@ fn of_head(env: &CaseEnv<'_>, percentiles: Value) -> Value {
     let ask = |_| env.ok("eth_feeHistory", json!(["0x1", "latest", percentiles]));
     let knows = |history: &Value| {
         let ratio = number(&head["gasUsed"]) as f64 / number(&head["gasLimit"]) as f64;
-        let told = history["gasUsedRatio"][0].as_f64().unwrap_or(-1.0);
-        history["baseFeePerGas"][0] == head["baseFeePerGas"] && (told - ratio).abs() < 1e-9
+        let reported = history["gasUsedRatio"][0].as_f64().unwrap_or(-1.0);
+        history["baseFeePerGas"][0] == head["baseFeePerGas"] && (reported - ratio).abs() < 1e-9
     };
     (0..TRIES).map(ask).find(knows).expect("the fee history did not reach the head")
 }

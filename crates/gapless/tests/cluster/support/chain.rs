@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gapless_testbed::{Anvil, AnvilOptions, HardhatNode, HardhatOptions, Mining};
@@ -123,16 +124,11 @@ impl TestChain {
 
     /// Mines blocks at an interval until a future ends.
     pub(crate) async fn mine_while<T>(&self, until: impl Future<Output = T>) -> T {
-        let blocks = async {
-            loop {
-                self.mine(1).await;
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        tokio::select! {
-            never = blocks => never,
-            done = until => done,
-        }
+        repeat_while(until, async || {
+            self.mine(1).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        })
+        .await
     }
 
     pub(crate) async fn balance(&self, address: &str) -> u64 {
@@ -198,6 +194,23 @@ impl TestChain {
         }
         mined
     }
+}
+
+/// Repeats an action until a future ends. The last action is completed and not dropped, so that no block is mined after
+/// the return.
+pub(crate) async fn repeat_while<T>(until: impl Future<Output = T>, action: impl AsyncFn()) -> T {
+    let is_done = AtomicBool::new(false);
+    let until = async {
+        let value = until.await;
+        is_done.store(true, Ordering::SeqCst);
+        value
+    };
+    let actions = async {
+        while !is_done.load(Ordering::SeqCst) {
+            action().await;
+        }
+    };
+    tokio::join!(until, actions).0
 }
 
 fn number(value: &Value) -> u64 {

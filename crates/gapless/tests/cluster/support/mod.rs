@@ -17,7 +17,7 @@ mod node;
 mod process;
 mod proxies;
 
-pub(crate) use chain::TestChain;
+pub(crate) use chain::{TestChain, repeat_while};
 pub(crate) use database::TestDatabase;
 pub(crate) use folder::TestFolder;
 pub(crate) use follower::EventFollower;

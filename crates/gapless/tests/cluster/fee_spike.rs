@@ -154,7 +154,7 @@ async fn confirm_through_a_spike(name: &str, chain: TestChain) {
         join(SubmitterSetup::start(&chain, 0, HIGH_CAP, INTENTS), SubmitterSetup::start(&chain, 1, LOW_CAP, EARLY))
             .await;
     let before = chain.head().await;
-    blocks_at(&chain, SPIKE, join(bumping.wait_until_done(), capped.wait_until_capped())).await;
+    Box::pin(blocks_at(&chain, SPIKE, join(bumping.wait_until_done(), capped.wait_until_capped()))).await;
     // The window has room for some of these, so they wait only for the price.
     capped.create_intents("late", INTENTS - EARLY).await;
     let target = chain.head().await + MORE_BLOCKS;
@@ -183,17 +183,17 @@ async fn confirm_through_a_spike(name: &str, chain: TestChain) {
 /// proves F01, F02, F06
 #[tokio::test(flavor = "multi_thread")]
 async fn fee_spike_is_bumped_or_waited_out_on_dev_chain() {
-    confirm_through_a_spike("dev chain", TestChain::dev(Mining::OnDemand).await).await;
+    Box::pin(confirm_through_a_spike("dev chain", TestChain::dev(Mining::OnDemand).await)).await;
 }
 
 /// proves F01, F02, F06
 #[tokio::test(flavor = "multi_thread")]
 async fn fee_spike_is_bumped_or_waited_out_on_anvil() {
-    confirm_through_a_spike("anvil", TestChain::start(Mining::OnDemand)).await;
+    Box::pin(confirm_through_a_spike("anvil", TestChain::start(Mining::OnDemand))).await;
 }
 
 /// proves F01, F02, F06
 #[tokio::test(flavor = "multi_thread")]
 async fn fee_spike_is_bumped_or_waited_out_on_hardhat() {
-    confirm_through_a_spike("Hardhat", TestChain::hardhat(Mining::OnDemand)).await;
+    Box::pin(confirm_through_a_spike("Hardhat", TestChain::hardhat(Mining::OnDemand))).await;
 }

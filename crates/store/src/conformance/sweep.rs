@@ -73,8 +73,9 @@ async fn close_all(node: &Node, lane: &SubmitterId) {
     .await;
 }
 
-/// An open slot is work also when no intent holds it: a foreign transaction whose block is not final, or a nonce that was
-/// released and must be reserved again or filled. After the death of the owner, another node must find the lane (P2).
+/// An open slot is work also when no intent holds it: a foreign transaction whose block is not final, or a nonce that
+/// was released and must be reserved again or filled. After the death of the owner, another node must find the lane
+/// (P2).
 pub(super) async fn sweep_finds_open_nonce_without_intent(h: &dyn Harness) {
     let a = h.node("a").await;
     let (foreign, recycling) = (lane(&a, 1).await, lane(&a, 2).await);

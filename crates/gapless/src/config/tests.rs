@@ -280,14 +280,14 @@ fn retention_periods_are_durations_or_never() {
     let years = retention("after = \"1h\"\nevents_after = \"1h\"\nattempts_after = \"3650d\"\naudit_after = \"2555d\"");
     let days = |days: u64| Some(Duration::from_secs(days * 86_400));
     assert_eq!((years.attempts_after, years.audit_after), (days(3650), days(2555)));
-    let period = "it has to be a duration such as \"12h\", \"30d\" or \"3650d\", or \"never\"";
+    let period = "must be a duration such as \"12h\", \"30d\" or \"3650d\", or \"never\"";
     for (line, problem) in [
         ("after = \"forever\"", period),
         ("audit_after = 30", period),
-        ("nodes_after = \"59m\"", "it has to be from \"1h\" to \"never\""),
-        ("batch = 0", "it has to be from 1 to 100000"),
-        ("interval = \"0s\"", "it has to be from \"1ms\" to \"1d\""),
-        ("afterwards = \"1d\"", "there is no such key; the nearest is `retention.after`"),
+        ("nodes_after = \"59m\"", "must be from \"1h\" to \"never\""),
+        ("batch = 0", "must be from 1 to 100000"),
+        ("interval = \"0s\"", "must be from \"1ms\" to \"1d\""),
+        ("afterwards = \"1d\"", "unknown key; the most similar key is `retention.after`"),
     ] {
         let found = problems(&format!("[retention]\n{line}"), &[]);
         assert!(found.len() == 1 && found[0].ends_with(problem), "{line}: {found:?}");

@@ -218,7 +218,7 @@ async fn chain_view_shows_finality_violation() {
     let mut expected = expected_chain();
     expected["trouble"] = json!({
         "code": "other_chain",
-        "message": "the endpoints show another chain than the one that was read before",
+        "message": "the endpoints show another chain than before",
         "detail": "genesis 0x01 was 0x02 when it was pinned",
     });
     assert_eq!(house.get(&target).await.json(), expected);

@@ -240,7 +240,7 @@ async fn late_notice_of_another_server_changes_no_event_position() {
     let lane = f::lane(&node, 1).await;
     f::accept(&node, &lane, &["old"]).await;
     let raw = db.raw().await;
-    let events = "SELECT xid::text FROM tx_event ORDER BY xid, id";
+    let events = "SELECT e.xid::text FROM tx_event e ORDER BY e.xid, e.id";
     let old: String = raw.query_one(events, &[]).await.unwrap().get(0);
     another_server_takes_over(&db).await;
     let held = proxy.arm(b"pg_advisory_xact_lock", Action::HoldBefore);

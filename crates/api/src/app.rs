@@ -10,7 +10,7 @@ use gapless_store::{Heads, IntentIntake, Upkeep, Views};
 use crate::drain::Drain;
 use crate::hosts::AllowedHosts;
 use crate::limits::ApiLimits;
-use crate::ports::{Chains, Changes};
+use crate::ports::{Chains, ChangeHints};
 
 /// The dependencies that the composition root passes to the routes.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub struct App {
     pub intake: Intake,
     /// Source of the names that callers leave out.
     pub ids: Arc<dyn Ids>,
-    pub changes: Arc<dyn Changes>,
+    pub changes: Arc<dyn ChangeHints>,
     pub chains: Arc<dyn Chains>,
     /// The clock and the timers.
     pub driver: Arc<dyn Driver>,

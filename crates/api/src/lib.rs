@@ -4,7 +4,7 @@
 //! - `routes/` has one file for each group of routes, `problem.rs` the error mapping, `extract/` the request parsing.
 //! - `guard.rs`, `auth.rs` with `hosts.rs`, and `observe.rs` are the layers around the routes; `openapi.rs` documents
 //!   their answers.
-//! - [`Changes`] and [`Chains`] are the ports to the rest of the program.
+//! - [`ChangeHints`] and [`Chains`] are the ports to the rest of the program.
 //!
 //! Architecture invariant: no route holds state of a transaction, decides anything about one, or needs a lease. Every
 //! node answers for every submitter, and no default answer reveals which node owns a lane. No code here sleeps or reads
@@ -29,5 +29,5 @@ pub use app::App;
 pub use drain::Drain;
 pub use hosts::AllowedHosts;
 pub use limits::ApiLimits;
-pub use ports::{ChainInfo, Chains, Changes, HeadInfo};
+pub use ports::{ChainInfo, Chains, ChangeHints, HeadInfo};
 pub use routes::router;

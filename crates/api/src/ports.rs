@@ -13,7 +13,7 @@ use gapless_wire::FinalityName;
 
 /// Hints of changes, for callers who wait. Extra hints are harmless, and a lost hint costs only time: the route reads
 /// the row itself and answers at its deadline in any case.
-pub trait Changes: Send + Sync + fmt::Debug {
+pub trait ChangeHints: Send + Sync + fmt::Debug {
     /// Ends when the intent may have changed since `version`. Listens from the call on, not from the first poll: the
     /// route calls this first and then reads the row, so that no change falls in between.
     fn changed(&self, submitter: &SubmitterId, id: TxId, version: u32) -> BoxFuture<'static, ()>;

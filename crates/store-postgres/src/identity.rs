@@ -167,8 +167,8 @@ async fn raise_position_offset(client: &Client) -> Result<(), StoreError> {
         .batch_execute(
             "UPDATE event_origin SET xid_offset = greatest(
                  xid_offset + 1,
-                 (SELECT xid::text::bigint FROM tx_event ORDER BY xid DESC LIMIT 1),
-                 (SELECT xid::text::bigint FROM event_consumer ORDER BY xid DESC LIMIT 1),
+                 (SELECT e.xid::text::bigint FROM tx_event e ORDER BY e.xid DESC LIMIT 1),
+                 (SELECT c.xid::text::bigint FROM event_consumer c ORDER BY c.xid DESC LIMIT 1),
                  (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
         )
         .await

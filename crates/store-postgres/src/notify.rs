@@ -58,7 +58,7 @@ impl Notifier {
     pub(crate) fn start(config: Config, options: PgOptions) -> Self {
         let (here, outbox) = (Arc::new(Boards::default()), Arc::new(Boards::default()));
         let alone = Arc::new(AtomicBool::new(false));
-        let mut outgoing = Outgoing { work: outbox.work.listen(), changed: outbox.changed.listen() };
+        let mut outgoing = PendingNotices { work: outbox.work.listen(), changed: outbox.changed.listen() };
         let (incoming, unsent, company) = (Arc::clone(&here), Arc::clone(&outbox), Arc::clone(&alone));
         let keep_connected = async move {
             loop {
@@ -123,7 +123,7 @@ impl Drop for Notifier {
 }
 
 /// The wake-ups that wait to be sent to other nodes.
-struct Outgoing {
+struct PendingNotices {
     work: Wakeups,
     changed: Wakeups,
 }
@@ -135,7 +135,7 @@ struct Notifications {
     lanes: Vec<String>,
 }
 
-impl Outgoing {
+impl PendingNotices {
     /// Waits for a wake-up, and takes all that have gathered in both channels. Dropping the future loses none: after
     /// its only wait it runs to its end.
     async fn next(&mut self) -> Notifications {
@@ -173,7 +173,7 @@ impl Notifications {
 async fn relay(
     config: &Config,
     options: &PgOptions,
-    outgoing: &mut Outgoing,
+    outgoing: &mut PendingNotices,
     here: &Boards,
     alone: &AtomicBool,
 ) -> Result<(), StoreError> {

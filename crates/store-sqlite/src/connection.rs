@@ -12,7 +12,7 @@ use gapless_store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Failure, copy_of};
-use crate::ledger::{Ledger, Outcome, Reading, Savepoints, Writing};
+use crate::ledger::{JobOutcome, Reading, Savepoints, SqliteLedger, Writing};
 
 /// The length of the channel. Further calls wait before the channel, where dropping them costs nothing.
 const MAX_WAITING: usize = 256;
@@ -20,14 +20,14 @@ const MAX_WAITING: usize = 256;
 /// The greatest number of jobs that become durable with one COMMIT.
 const MAX_TOGETHER: usize = 64;
 
-enum Job {
+enum DatabaseJob {
     Read(Box<dyn Task>),
     Write(Box<dyn Task>),
     /// Work on the whole ledger, outside of any group.
     Exclusive(ExclusiveWork),
 }
 
-type ExclusiveWork = Box<dyn FnOnce(&mut Ledger) + Send>;
+type ExclusiveWork = Box<dyn FnOnce(&mut SqliteLedger) + Send>;
 
 /// A piece of work with the channel for its answer.
 trait Task: Send {
@@ -65,7 +65,7 @@ impl<T: Send, Work: Send + FnMut(&Writing<'_>) -> Result<T, Failure>> Task for Q
 /// The handle of the database thread.
 pub(crate) struct DatabaseThread {
     /// None only while the thread is being ended.
-    jobs: Option<mpsc::Sender<Job>>,
+    jobs: Option<mpsc::Sender<DatabaseJob>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -77,8 +77,8 @@ struct ThreadEnded;
 impl DatabaseThread {
     /// Starts the thread. Dropping the handle ends the thread, which closes the database. The drop waits for that, so
     /// that the file is free afterwards.
-    pub(crate) fn open(mut ledger: Ledger) -> Result<DatabaseThread, StoreError> {
-        let (sender, mut jobs) = mpsc::channel::<Job>(MAX_WAITING);
+    pub(crate) fn open(mut ledger: SqliteLedger) -> Result<DatabaseThread, StoreError> {
+        let (sender, mut jobs) = mpsc::channel::<DatabaseJob>(MAX_WAITING);
         let thread = thread::Builder::new()
             .name("gapless-sqlite".to_owned())
             .spawn(move || run_jobs(&mut ledger, &mut jobs))
@@ -92,7 +92,7 @@ impl DatabaseThread {
     ) -> Result<T, StoreError> {
         let (reply, answered) = oneshot::channel();
         let work = move |writing: &Writing<'_>| work(writing);
-        self.send(Job::Read(Box::new(QueuedCall { work, result: None, reply })), answered).await
+        self.send(DatabaseJob::Read(Box::new(QueuedCall { work, result: None, reply })), answered).await
     }
 
     pub(crate) async fn write<T: Send + 'static>(
@@ -100,21 +100,25 @@ impl DatabaseThread {
         work: impl FnMut(&Writing<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answered) = oneshot::channel();
-        self.send(Job::Write(Box::new(QueuedCall { work, result: None, reply })), answered).await
+        self.send(DatabaseJob::Write(Box::new(QueuedCall { work, result: None, reply })), answered).await
     }
 
     pub(crate) async fn call<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Ledger) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut SqliteLedger) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answered) = oneshot::channel();
-        let exclusive = move |ledger: &mut Ledger| {
+        let exclusive = move |ledger: &mut SqliteLedger| {
             let _ = reply.send(work(ledger));
         };
-        self.send(Job::Exclusive(Box::new(exclusive)), answered).await
+        self.send(DatabaseJob::Exclusive(Box::new(exclusive)), answered).await
     }
 
-    async fn send<T>(&self, job: Job, answered: oneshot::Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
+    async fn send<T>(
+        &self,
+        job: DatabaseJob,
+        answered: oneshot::Receiver<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         let jobs = self.jobs.as_ref().ok_or_else(|| StoreError::Unavailable(ThreadEnded.into()))?;
         jobs.send(job).await.map_err(|_| StoreError::Unavailable(ThreadEnded.into()))?;
         // The job may have been committed before the thread ended.
@@ -122,21 +126,21 @@ impl DatabaseThread {
     }
 }
 
-fn run_jobs(ledger: &mut Ledger, jobs: &mut mpsc::Receiver<Job>) {
+fn run_jobs(ledger: &mut SqliteLedger, jobs: &mut mpsc::Receiver<DatabaseJob>) {
     while let Some(job) = jobs.blocking_recv() {
         match job {
-            Job::Read(mut task) => {
+            DatabaseJob::Read(mut task) => {
                 let read = ledger.begin_read().map(|group| task.run(&group.writing()));
                 task.answer(read.as_ref().map(|_| ()));
             }
-            Job::Write(task) => {
+            DatabaseJob::Write(task) => {
                 let (group, exclusive) = gather((true, task), ledger, jobs);
                 write_together(ledger, group);
                 if let Some(exclusive) = exclusive {
                     exclusive(ledger);
                 }
             }
-            Job::Exclusive(work) => work(ledger),
+            DatabaseJob::Exclusive(work) => work(ledger),
         }
     }
 }
@@ -146,13 +150,17 @@ type Member = (bool, Box<dyn Task>);
 
 /// Gathers the jobs that wait behind a write into one transaction, so that the disk is waited for once. A database in
 /// memory has no disk to wait for; there each job runs alone, which makes every run the same.
-fn gather(first: Member, ledger: &Ledger, jobs: &mut mpsc::Receiver<Job>) -> (Vec<Member>, Option<ExclusiveWork>) {
+fn gather(
+    first: Member,
+    ledger: &SqliteLedger,
+    jobs: &mut mpsc::Receiver<DatabaseJob>,
+) -> (Vec<Member>, Option<ExclusiveWork>) {
     let mut group = vec![first];
     while ledger.is_on_disk() && group.len() < MAX_TOGETHER {
         match jobs.try_recv() {
-            Ok(Job::Exclusive(work)) => return (group, Some(work)),
-            Ok(Job::Read(task)) => group.push((false, task)),
-            Ok(Job::Write(task)) => group.push((true, task)),
+            Ok(DatabaseJob::Exclusive(work)) => return (group, Some(work)),
+            Ok(DatabaseJob::Read(task)) => group.push((false, task)),
+            Ok(DatabaseJob::Write(task)) => group.push((true, task)),
             Err(_) => break,
         }
     }
@@ -164,8 +172,8 @@ fn gather(first: Member, ledger: &Ledger, jobs: &mut mpsc::Receiver<Job>) -> (Ve
 ///
 /// The first run has no savepoints: each would cost SQLite a copy of every changed page. If a job fails, all of it is
 /// rolled back, and the second run has a savepoint for each job, so that only the failed job is undone.
-fn write_together(ledger: &mut Ledger, mut group: Vec<Member>) {
-    let mut run = |ledger: &mut Ledger, savepoints: Savepoints| {
+fn write_together(ledger: &mut SqliteLedger, mut group: Vec<Member>) {
+    let mut run = |ledger: &mut SqliteLedger, savepoints: Savepoints| {
         ledger.transact(savepoints, |transaction| {
             for (writes, task) in &mut group {
                 if transaction.is_spoiled() {
@@ -183,12 +191,12 @@ fn write_together(ledger: &mut Ledger, mut group: Vec<Member>) {
         })
     };
     let durable = match run(ledger, Savepoints::Off) {
-        Ok(Outcome::Spoiled) => run(ledger, Savepoints::PerWrite),
+        Ok(JobOutcome::Spoiled) => run(ledger, Savepoints::PerWrite),
         other => other,
     };
     let durable = durable.and_then(|outcome| match outcome {
-        Outcome::Durable => Ok(()),
-        Outcome::Spoiled => Err(StoreError::Unavailable("the transaction was rolled back".into())),
+        JobOutcome::Durable => Ok(()),
+        JobOutcome::Spoiled => Err(StoreError::Unavailable("the transaction was rolled back".into())),
     });
     let durable = durable.as_ref().copied();
     for (_, task) in group {

@@ -12,14 +12,14 @@ use crate::ledger::{Reading, Writing};
 use crate::rows;
 
 /// The cursor's row, as far as rules depend on it.
-pub(crate) struct CursorRow {
+pub(crate) struct CursorFacts {
     pub(crate) fact: CursorFact,
     /// The store epoch that the lane has acknowledged.
     pub(crate) epoch: i64,
     pub(crate) written_by: FencingToken,
 }
 
-pub(crate) fn cursor_row(reading: &Reading<'_>, lane: &str) -> Result<Option<CursorRow>, Failure> {
+pub(crate) fn cursor_row(reading: &Reading<'_>, lane: &str) -> Result<Option<CursorFacts>, Failure> {
     let statement = reading.sql.prepare_cached(
         "SELECT version, next_nonce, open_nonce, protect_code IS 'store_regressed', epoch, fencing_token
          FROM submitter_nonce_cursor WHERE submitter = ?1",
@@ -31,7 +31,7 @@ pub(crate) fn cursor_row(reading: &Reading<'_>, lane: &str) -> Result<Option<Cur
             open_nonce: nonce(row.get(2)?)?,
             unreconciled: row.get(3)?,
         };
-        Ok(CursorRow { fact, epoch: row.get(4)?, written_by: token(row.get(5)?)? })
+        Ok(CursorFacts { fact, epoch: row.get(4)?, written_by: token(row.get(5)?)? })
     })
 }
 

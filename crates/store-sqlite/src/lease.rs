@@ -39,13 +39,13 @@ statement! {
          WHERE submitter = {submitter} AND owner_node = {owner_node} AND fencing_token = {fencing_token}";
 }
 
-struct LeaseRow {
+struct StoredLease {
     owner: String,
     token: FencingToken,
     expires_at: Timestamp,
 }
 
-impl LeaseRow {
+impl StoredLease {
     fn is_valid(&self, reading: &Reading<'_>) -> bool {
         self.expires_at > reading.now && self.expires_at <= reading.farthest_end()
     }
@@ -141,7 +141,7 @@ pub(crate) fn extend(writing: &Writing<'_>, lease: &Lease) -> Result<(), Failure
 
 /// The newest lease of a lane, also when it has expired. For people.
 pub(crate) fn status(reading: &Reading<'_>, lane: &SubmitterId) -> Result<Option<LeaseStatus>, Failure> {
-    let status = |row: LeaseRow| LeaseStatus {
+    let status = |row: StoredLease| LeaseStatus {
         valid: row.is_valid(reading),
         owner: OwnerId::restore(&row.owner),
         token: row.token,
@@ -150,11 +150,11 @@ pub(crate) fn status(reading: &Reading<'_>, lane: &SubmitterId) -> Result<Option
     Ok(lease_row(reading, lane)?.map(status))
 }
 
-fn lease_row(reading: &Reading<'_>, lane: &SubmitterId) -> Result<Option<LeaseRow>, Failure> {
+fn lease_row(reading: &Reading<'_>, lane: &SubmitterId) -> Result<Option<StoredLease>, Failure> {
     let statement = reading
         .sql
         .prepare_cached("SELECT owner_node, fencing_token, expires_at FROM submitter_lease WHERE submitter = ?1")?;
     rows::first(statement, [lane.as_str()], |row| {
-        Ok(LeaseRow { owner: row.get(0)?, token: token(row.get(1)?)?, expires_at: rows::time(row, 2)? })
+        Ok(StoredLease { owner: row.get(0)?, token: token(row.get(1)?)?, expires_at: rows::time(row, 2)? })
     })
 }

@@ -14,7 +14,7 @@ use crate::rows;
 use crate::sidecar::{Mark, Record, Sidecar};
 
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct SqliteLedger {
     pub(crate) sql: Connection,
     /// `None` for a database in memory, which cannot be restored from a backup.
     pub(crate) sidecar: Option<Sidecar>,
@@ -45,7 +45,7 @@ pub(crate) struct Writing<'a> {
 
 /// Several pieces of work that are written with one COMMIT.
 pub(crate) struct Group<'a> {
-    ledger: &'a Ledger,
+    ledger: &'a SqliteLedger,
     commit_no: i64,
     savepoints: Savepoints,
     next_event: Cell<i64>,
@@ -66,7 +66,7 @@ pub(crate) enum Savepoints {
 
 /// The end of a transaction without an error of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum JobOutcome {
     /// The transaction is durable, or there was nothing to write.
     Durable,
     /// A part failed without a savepoint, so the transaction was rolled back.
@@ -74,7 +74,7 @@ pub(crate) enum Outcome {
 }
 
 impl<'a> Group<'a> {
-    fn new(ledger: &'a Ledger, commit_no: i64, savepoints: Savepoints) -> Self {
+    fn new(ledger: &'a SqliteLedger, commit_no: i64, savepoints: Savepoints) -> Self {
         Group {
             ledger,
             commit_no,
@@ -162,7 +162,7 @@ impl From<rusqlite::Error> for Undone {
     }
 }
 
-impl Ledger {
+impl SqliteLedger {
     /// A group for reading the database as it is now.
     pub(crate) fn begin_read(&mut self) -> Result<Group<'_>, StoreError> {
         self.catch_up()?;
@@ -190,18 +190,18 @@ impl Ledger {
         &mut self,
         savepoints: Savepoints,
         work: impl FnOnce(&Group<'_>) -> Result<(), StoreError>,
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<JobOutcome, StoreError> {
         self.catch_up()?;
         let transaction = Transaction::new_unchecked(&self.sql, TransactionBehavior::Immediate).map_err(from_sql)?;
         let commit_no = next_commit_no(&self.sql).map_err(from_sql)?;
         let group = Group::new(self, commit_no, savepoints);
         work(&group)?;
         if group.spoiled.get() || self.sql.is_autocommit() {
-            return Ok(Outcome::Spoiled);
+            return Ok(JobOutcome::Spoiled);
         }
         if !group.changed.get() {
             // Without a change there is no need to wait for the disk.
-            return Ok(Outcome::Durable);
+            return Ok(JobOutcome::Durable);
         }
         let writes = count_write(&self.sql, commit_no, group.tx_seq.get()).map_err(from_sql)?;
         if let Err(error) = transaction.commit() {
@@ -209,7 +209,7 @@ impl Ledger {
         }
         self.mark(writes).map_err(|error| StoreError::OutcomeUnknown(error.into()))?;
         self.checkpoint_when_due(writes);
-        Ok(Outcome::Durable)
+        Ok(JobOutcome::Durable)
     }
 
     pub(crate) fn is_on_disk(&self) -> bool {
@@ -416,7 +416,7 @@ mod tests {
     use super::*;
     use crate::open::{Location, SqliteOptions, open};
 
-    fn add_epoch(ledger: &mut Ledger) -> Result<(), StoreError> {
+    fn add_epoch(ledger: &mut SqliteLedger) -> Result<(), StoreError> {
         ledger.write(|writing| Ok(writing.new_epoch("test")?))
     }
 

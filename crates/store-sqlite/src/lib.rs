@@ -37,7 +37,7 @@ mod statement;
 mod status;
 mod store;
 
-pub use clock::SystemClock;
+pub use clock::SqliteClock;
 pub use open::{Location, SqliteOptions};
 pub use schema::MIGRATIONS;
 pub use store::SqliteStore;

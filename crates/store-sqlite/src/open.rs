@@ -11,9 +11,9 @@ use gapless_store::{DatabaseClock, LeaseStatus, StoreError};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::clock::SystemClock;
+use crate::clock::SqliteClock;
 use crate::error::{from_io, from_sql, from_sql_at_open};
-use crate::ledger::{Ledger, checkpoint, lift_writes, mark_of};
+use crate::ledger::{SqliteLedger, checkpoint, lift_writes, mark_of};
 use crate::schema::{MIGRATIONS, SchemaError, bring_up_to_date};
 use crate::sidecar::{Mark, Record, Sidecar};
 
@@ -40,7 +40,7 @@ impl Default for SqliteOptions {
     fn default() -> Self {
         SqliteOptions {
             lease: LeaseTerms::default(),
-            clock: Arc::new(SystemClock),
+            clock: Arc::new(SqliteClock),
             migrate: true,
             checkpoint_pages: 8000,
         }
@@ -56,7 +56,7 @@ const FOR_WRITING: OpenFlags =
 /// The page cache. A transaction that does not fit is written to the log twice.
 const CACHE_KIB: i64 = 64 * 1024;
 
-pub(crate) fn open(location: &Location, options: SqliteOptions) -> Result<Ledger, StoreError> {
+pub(crate) fn open(location: &Location, options: SqliteOptions) -> Result<SqliteLedger, StoreError> {
     match location {
         Location::Memory => {
             let sql = Connection::open_in_memory().map_err(from_sql)?;
@@ -68,7 +68,7 @@ pub(crate) fn open(location: &Location, options: SqliteOptions) -> Result<Ledger
     }
 }
 
-fn open_file(path: &Path, options: SqliteOptions) -> Result<Ledger, StoreError> {
+fn open_file(path: &Path, options: SqliteOptions) -> Result<SqliteLedger, StoreError> {
     if !options.migrate && !path.exists() {
         // Refused before a file is created.
         let known = MIGRATIONS.last().map_or(0, |step| step.version);
@@ -243,8 +243,8 @@ fn bytes_of(path: &Path) -> Result<u64, StoreError> {
     }
 }
 
-fn ledger(sql: Connection, sidecar: Option<Sidecar>, database_id: [u8; 16], options: SqliteOptions) -> Ledger {
-    Ledger {
+fn ledger(sql: Connection, sidecar: Option<Sidecar>, database_id: [u8; 16], options: SqliteOptions) -> SqliteLedger {
+    SqliteLedger {
         sql,
         sidecar,
         database_id,
@@ -276,7 +276,7 @@ fn configure(sql: &Connection) -> Result<(), rusqlite::Error> {
     // On macOS an ordinary sync leaves the bytes in the cache of the disk.
     sql.pragma_update(None, "fullfsync", true)?;
     sql.pragma_update(None, "checkpoint_fullfsync", true)?;
-    // The ledger makes checkpoints itself, because the sidecar records them; see `Ledger::checkpoint_when_due`.
+    // The ledger makes checkpoints itself, because the sidecar records them; see `SqliteLedger::checkpoint_when_due`.
     sql.pragma_update(None, "wal_autocheckpoint", 0)?;
     sql.pragma_update(None, "foreign_keys", true)?;
     // A negative size is in KiB, not in pages.
@@ -293,7 +293,7 @@ fn configure(sql: &Connection) -> Result<(), rusqlite::Error> {
 /// Begins a new epoch if the database has lost commits that the sidecar knows of, so that every lane takes notice; see
 /// [`crate::sidecar`].
 fn compare_with_sidecar(
-    ledger: &mut Ledger,
+    ledger: &mut SqliteLedger,
     sidecar: &Sidecar,
     known: Option<Record>,
     mark: Mark,

@@ -45,7 +45,7 @@ impl SqliteStore {
     /// Sets a quota: the file never has more pages (of 4 KiB) than this, and a write that needs more fails with
     /// [`StoreError::Full`]. The quota lasts until the database is closed, and never shrinks the file.
     pub async fn limit_pages(&self, pages: u32) -> Result<(), StoreError> {
-        let limit = move |ledger: &mut crate::ledger::Ledger| {
+        let limit = move |ledger: &mut crate::ledger::SqliteLedger| {
             ledger.sql.pragma_update(None, "max_page_count", pages).map_err(from_sql)
         };
         self.room.call(limit).await
@@ -68,7 +68,7 @@ impl SqliteStore {
 impl IntentIntake for SqliteStore {
     async fn register_submitters(&self, submitters: &[NewSubmitter]) -> Result<(), StoreError> {
         let submitters = submitters.to_vec();
-        let register = move |ledger: &mut crate::ledger::Ledger| {
+        let register = move |ledger: &mut crate::ledger::SqliteLedger| {
             let mut taken = None;
             let answer = ledger.write(|writing| {
                 accept::register(writing, &submitters).inspect_err(|failure| taken = refusal(failure))
@@ -286,7 +286,7 @@ impl Upkeep for SqliteStore {
     async fn declare_lost(&self, by: &NodeText, why: &str) -> Result<(), StoreError> {
         let (audited, why) = (AuditRow::declare_lost(by, why), why.to_owned());
         // A transaction of its own: later writes must count above the number that the new epoch sets.
-        let declare = move |ledger: &mut crate::ledger::Ledger| {
+        let declare = move |ledger: &mut crate::ledger::SqliteLedger| {
             ledger.write(|writing| {
                 writing.new_epoch(&why)?;
                 audit::write(writing, &audited)

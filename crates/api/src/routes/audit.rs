@@ -8,7 +8,7 @@ use gapless_domain::ChainId;
 use gapless_store::{AuditFilter, AuditRow};
 use gapless_wire::{AuditView, Page, Problem, SubmitterRef};
 
-use super::parameters::PageQuery;
+use super::parameters::PageParameters;
 use crate::extract::Query;
 use crate::problem::Refusal;
 use crate::shared::Shared;
@@ -24,7 +24,7 @@ use crate::shared::Shared;
     params(
         ("subject" = Option<String>, Query, description = "Only entries about this submitter (CAIP-10 or alias), \
             chain (CAIP-2), or the database (`store`)"),
-        PageQuery,
+        PageParameters,
     ),
     responses(
         (status = 200, description = "One page", body = Page<AuditView>),

@@ -8,7 +8,7 @@ use gapless_domain::{ChainId, IntentRecord, StateName};
 use gapless_store::TxFilter;
 use gapless_wire::{Page, Problem, SubmitterRef, TxStateName, TxView};
 
-use super::parameters::PageQuery;
+use super::parameters::PageParameters;
 use crate::extract::Query;
 use crate::problem::Refusal;
 use crate::shared::Shared;
@@ -22,7 +22,7 @@ use crate::shared::Shared;
     params(
         ("submitter" = Option<String>, Query, description = "CAIP-10 or alias"),
         ("state" = Option<TxStateName>, Query, description = "Only transactions in this state"),
-        PageQuery,
+        PageParameters,
     ),
     responses(
         (status = 200, description = "One page", body = Page<TxView>),

@@ -48,7 +48,7 @@ pub(super) struct WaitQuery {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "documentation")]
-pub(super) struct PageQuery {
+pub(super) struct PageParameters {
     /// Items per page
     #[param(minimum = 1)]
     limit: Option<u32>,

@@ -13,7 +13,7 @@ use gapless_wire::{
 };
 
 use super::chains::millis;
-use super::parameters::{PageQuery, SubmitterPath};
+use super::parameters::{PageParameters, SubmitterPath};
 use super::slots;
 use crate::extract::{PathText, Query, expand, whole_number};
 use crate::problem::Refusal;
@@ -26,7 +26,7 @@ use crate::shared::Shared;
     operation_id = "listSubmitters",
     tag = "submitters",
     params(
-        PageQuery,
+        PageParameters,
         ("expand" = Option<String>, Query, pattern = "^(lease|nonces)(,(lease|nonces))*$",
             description = "`lease`: the node that owns the lane. `nonces`: the ledger's next nonce and the \
                 chain's counts"),

@@ -20,7 +20,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use futures_util::future::BoxFuture;
-use gapless_api::{AllowedHosts, ApiLimits, App, ChainInfo, Chains, Changes, Drain, HeadInfo, router};
+use gapless_api::{AllowedHosts, ApiLimits, App, ChainInfo, Chains, ChangeHints, Drain, HeadInfo, router};
 use gapless_chain::{EndpointHealth, EndpointStatus, UnreadableTx};
 use gapless_domain::{
     AccountFacts, Address, Amount, Authorization, BlockLink, Bytes, ChainId, EvmCall, Fees, LeaseTerms, Limits,
@@ -59,7 +59,7 @@ impl Bell {
     }
 }
 
-impl Changes for Bell {
+impl ChangeHints for Bell {
     fn changed(&self, submitter: &SubmitterId, _id: TxId, _version: u32) -> BoxFuture<'static, ()> {
         self.lane_changed(submitter)
     }
@@ -305,7 +305,7 @@ pub(crate) async fn house_with(store: Arc<dyn Store>, limits: ApiLimits) -> Hous
         upkeep: store.clone(),
         intake,
         ids: Arc::new(TimeOrderedIds),
-        changes: Arc::clone(&bell) as Arc<dyn Changes>,
+        changes: Arc::clone(&bell) as Arc<dyn ChangeHints>,
         chains: Arc::new(OneChain::default()),
         driver: Arc::clone(&time) as Arc<dyn Driver>,
         metrics: Arc::new(|| "# nothing\n".to_owned()),

@@ -92,7 +92,7 @@ impl Node {
             upkeep: store,
             intake: engine.intake().clone(),
             ids,
-            changes: Arc::clone(&ports) as Arc<dyn gapless_api::Changes>,
+            changes: Arc::clone(&ports) as Arc<dyn gapless_api::ChangeHints>,
             chains: ports,
             driver: Arc::clone(&driver) as Arc<dyn Driver>,
             metrics: Arc::new(move || shown.text()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use gapless_api::{ChainInfo, Chains, Changes, HeadInfo};
+use gapless_api::{ChainInfo, Chains, ChangeHints, HeadInfo};
 use gapless_chain::{Chain, UnreadableTx};
 use gapless_chain_evm::authority;
 use gapless_domain::{
@@ -24,7 +24,7 @@ pub(crate) struct EnginePorts {
     pub(crate) lanes: HashMap<SubmitterId, NoncePolicy>,
 }
 
-impl Changes for EnginePorts {
+impl ChangeHints for EnginePorts {
     fn changed(&self, submitter: &SubmitterId, _id: TxId, _version: u32) -> BoxFuture<'static, ()> {
         Box::pin(self.view.changes().waiter(submitter).listen())
     }

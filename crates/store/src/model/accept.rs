@@ -6,7 +6,7 @@ use gapless_domain::{
     SubmitterId, Transition, TxId, TxState,
 };
 
-use super::tables::{Call, RequestKey, Tables};
+use super::tables::{CallContext, RequestKey, Tables};
 use crate::error::StoreError;
 use crate::roles::{Accepted, CancelVerdict, NewIntent, NewSubmitter};
 
@@ -39,12 +39,12 @@ impl Tables {
         self.submitters.iter().map(|(id, alias)| NewSubmitter { id: id.clone(), alias: alias.clone() }).collect()
     }
 
-    pub(super) fn accept(&mut self, call: &Call<'_>, intents: &[NewIntent]) -> Vec<Accepted> {
+    pub(super) fn accept(&mut self, call: &CallContext<'_>, intents: &[NewIntent]) -> Vec<Accepted> {
         self.begin_transaction();
         intents.iter().map(|new| self.accept_one(call, new)).collect()
     }
 
-    fn accept_one(&mut self, call: &Call<'_>, new: &NewIntent) -> Accepted {
+    fn accept_one(&mut self, call: &CallContext<'_>, new: &NewIntent) -> Accepted {
         let submitter = new.intent.submitter();
         if !self.submitters.contains_key(submitter) {
             return Accepted::UnknownSubmitter;
@@ -91,12 +91,12 @@ impl Tables {
         Accepted::New
     }
 
-    pub(super) fn cancel_queued(&mut self, call: &Call<'_>, ids: &[TxId]) -> Vec<CancelVerdict> {
+    pub(super) fn cancel_queued(&mut self, call: &CallContext<'_>, ids: &[TxId]) -> Vec<CancelVerdict> {
         self.begin_transaction();
         ids.iter().map(|id| self.cancel_one(call, *id)).collect()
     }
 
-    fn cancel_one(&mut self, call: &Call<'_>, id: TxId) -> CancelVerdict {
+    fn cancel_one(&mut self, call: &CallContext<'_>, id: TxId) -> CancelVerdict {
         let Some(tx) = self.get(id) else { return CancelVerdict::Unknown };
         let Ok(change) = tx.change(Transition::CancelInQueue(CancelReason::User)) else {
             return CancelVerdict::NotQueued;
@@ -118,11 +118,11 @@ impl Tables {
         canceled.filter_map(|(id, _)| self.get(*id)).map(|tx| tx.intent.submitter().clone()).collect()
     }
 
-    pub(super) fn put_commands(&mut self, call: &Call<'_>, commands: &[NewCommand]) -> Vec<CommandId> {
+    pub(super) fn put_commands(&mut self, call: &CallContext<'_>, commands: &[NewCommand]) -> Vec<CommandId> {
         commands.iter().map(|command| self.put_command(call, command)).collect()
     }
 
-    fn put_command(&mut self, call: &Call<'_>, new: &NewCommand) -> CommandId {
+    fn put_command(&mut self, call: &CallContext<'_>, new: &NewCommand) -> CommandId {
         self.last_command += 1;
         let id = CommandId(self.last_command);
         let command = Command {

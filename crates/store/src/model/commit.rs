@@ -1,4 +1,4 @@
-//! Lane commits: the domain's rules decide, and the domain's fold writes.
+//! ModelLane commits: the domain's rules decide, and the domain's fold writes.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use gapless_domain::ledger::{CommitFacts, LeaseFact, Rejection, check};
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{Change, Conflict, EventBody, LaneCommit, SubmitterId};
 
-use super::tables::{Call, Tables};
+use super::tables::{CallContext, Tables};
 use crate::audit::AuditRow;
 use crate::roles::CommitVerdict;
 
 impl Tables {
     /// Returns one verdict for each commit. A commit that is refused leaves the other lanes as they are.
-    pub(super) fn commit(&mut self, call: &Call<'_>, commits: &[LaneCommit]) -> Vec<CommitVerdict> {
+    pub(super) fn commit(&mut self, call: &CallContext<'_>, commits: &[LaneCommit]) -> Vec<CommitVerdict> {
         self.begin_transaction();
         let mut seen = BTreeSet::new();
         commits.iter().map(|commit| self.commit_one(call, commit, &mut seen)).collect()
@@ -20,7 +20,7 @@ impl Tables {
 
     fn commit_one<'a>(
         &mut self,
-        call: &Call<'_>,
+        call: &CallContext<'_>,
         commit: &'a LaneCommit,
         seen: &mut BTreeSet<&'a SubmitterId>,
     ) -> CommitVerdict {
@@ -37,7 +37,7 @@ impl Tables {
         }
     }
 
-    fn facts(&self, call: &Call<'_>, commit: &LaneCommit) -> Result<CommitFacts, Rejection> {
+    fn facts(&self, call: &CallContext<'_>, commit: &LaneCommit) -> Result<CommitFacts, Rejection> {
         let unfenced = mistakes::made(Mistake::ExistsFence);
         let holds = unfenced || self.holds(call, commit.lease());
         let lease = if holds { LeaseFact::Held } else { LeaseFact::Lost };
@@ -49,7 +49,7 @@ impl Tables {
         Ok(facts)
     }
 
-    fn write(&mut self, call: &Call<'_>, commit: &LaneCommit) {
+    fn write(&mut self, call: &CallContext<'_>, commit: &LaneCommit) {
         let submitter = commit.lease().submitter();
         let lane = self.lane_mut(submitter);
         lane.ledger.apply(commit, call.now);
@@ -68,7 +68,7 @@ impl Tables {
         }
     }
 
-    pub(super) fn record_event_of(&mut self, call: &Call<'_>, submitter: &SubmitterId, change: &Change) {
+    pub(super) fn record_event_of(&mut self, call: &CallContext<'_>, submitter: &SubmitterId, change: &Change) {
         let intent = (change.tx_id(), change.to_version());
         self.record_change(submitter, call.now, intent, change.event(), change.to().clone(), change.notice());
     }

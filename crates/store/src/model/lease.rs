@@ -3,11 +3,11 @@
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{FencingToken, Lease, SubmitterId, Timestamp};
 
-use super::tables::{Call, LeaseRow, Tables};
+use super::tables::{CallContext, ModelLease, Tables};
 use crate::roles::{Acquired, LeaseStatus, Renewal};
 
 impl Tables {
-    pub(super) fn acquire(&mut self, call: &Call<'_>, submitter: &SubmitterId) -> Acquired {
+    pub(super) fn acquire(&mut self, call: &CallContext<'_>, submitter: &SubmitterId) -> Acquired {
         let lease = &mut self.lane_mut(submitter).lease;
         let token = match lease {
             Some(row) if mistakes::made(Mistake::KeepToken) && row.is_free(call) => row.token,
@@ -16,11 +16,11 @@ impl Tables {
             Some(row) if row.owner == *call.owner || row.is_free(call) => FencingToken::new(row.token.get() + 1),
             Some(_) => return Acquired::HeldByOther,
         };
-        *lease = Some(LeaseRow { owner: call.owner.clone(), token, expires_at: call.lease_end() });
+        *lease = Some(ModelLease { owner: call.owner.clone(), token, expires_at: call.lease_end() });
         Acquired::Held(Lease::granted(submitter.clone(), call.owner.clone(), token))
     }
 
-    pub(super) fn renew(&mut self, call: &Call<'_>) -> Renewal {
+    pub(super) fn renew(&mut self, call: &CallContext<'_>) -> Renewal {
         let mut renewal = Renewal::default();
         for (submitter, lane) in &mut self.lanes {
             if let Some(row) = lane.lease.as_mut().filter(|row| row.owner == *call.owner && row.is_valid(call)) {
@@ -33,7 +33,7 @@ impl Tables {
 
     /// Releases a lease. Returns true if another node should take the lane, because work is left. An idle lane wakes no
     /// node, or idle lanes would change owners for ever.
-    pub(super) fn release(&mut self, call: &Call<'_>, lease: &Lease) -> bool {
+    pub(super) fn release(&mut self, call: &CallContext<'_>, lease: &Lease) -> bool {
         let Some(lane) = self.lanes.get_mut(lease.submitter()) else { return false };
         let Some(row) = lane.lease.as_mut().filter(|row| row.is_of(call, lease)) else { return false };
         row.expires_at = LeaseStatus::RELEASED;
@@ -41,34 +41,34 @@ impl Tables {
     }
 
     /// True if the caller holds the lease now. Every fenced verb asks this first.
-    pub(super) fn holds(&self, call: &Call<'_>, lease: &Lease) -> bool {
+    pub(super) fn holds(&self, call: &CallContext<'_>, lease: &Lease) -> bool {
         let row = self.lanes.get(lease.submitter()).and_then(|lane| lane.lease.as_ref());
         row.is_some_and(|row| row.is_of(call, lease) && row.is_valid(call))
     }
 }
 
-impl LeaseRow {
+impl ModelLease {
     /// True if the row is this lease, and the caller is the process that it was granted to.
-    fn is_of(&self, call: &Call<'_>, lease: &Lease) -> bool {
+    fn is_of(&self, call: &CallContext<'_>, lease: &Lease) -> bool {
         lease.owner() == call.owner && self.owner == *lease.owner() && self.token == lease.token()
     }
 
-    pub(super) fn is_valid(&self, call: &Call<'_>) -> bool {
+    pub(super) fn is_valid(&self, call: &CallContext<'_>) -> bool {
         self.expires_at > call.now && !self.is_absurd(call)
     }
 
     /// True if another process may take the lease. The skew covers the clock of a database server after a failover.
-    fn is_free(&self, call: &Call<'_>) -> bool {
+    fn is_free(&self, call: &CallContext<'_>) -> bool {
         self.expires_at.saturating_add(call.terms.clock_skew) < call.now || self.is_absurd(call)
     }
 
     /// True if the lease ends later than any lease that is granted now: the database's clock has gone back.
-    fn is_absurd(&self, call: &Call<'_>) -> bool {
+    fn is_absurd(&self, call: &CallContext<'_>) -> bool {
         self.expires_at > call.lease_end().saturating_add(call.terms.clock_skew)
     }
 }
 
-impl Call<'_> {
+impl CallContext<'_> {
     pub(super) fn lease_end(&self) -> Timestamp {
         self.now.saturating_add(self.terms.duration)
     }

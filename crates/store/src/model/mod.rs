@@ -39,14 +39,14 @@ use crate::roles::{
     Lanes, Leases, Loaded, NewIntent, NewSubmitter, Outbox, Renewal, SlotStatus, TxFilter, Upkeep, Views,
 };
 use crate::wake::{WakeBoard, Wakeup, Wakeups, changed_lanes};
-use tables::{Call, Tables};
+use tables::{CallContext, Tables};
 
 /// A database in memory. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Model(Arc<Shared>);
+pub struct Model(Arc<SharedModel>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedModel {
     tables: Mutex<Tables>,
     terms: LeaseTerms,
     clock: Arc<dyn DatabaseClock>,
@@ -69,7 +69,7 @@ pub struct ModelStore {
 
 impl Model {
     pub fn new(terms: LeaseTerms, clock: Arc<dyn DatabaseClock>) -> Self {
-        Model(Arc::new(Shared {
+        Model(Arc::new(SharedModel {
             tables: Mutex::default(),
             terms,
             clock,
@@ -103,10 +103,10 @@ impl Model {
 
 impl ModelStore {
     /// Runs one verb: under the lock, at one moment of the database's clock.
-    fn run<T>(&self, verb: impl FnOnce(&mut Tables, &Call<'_>) -> T) -> T {
+    fn run<T>(&self, verb: impl FnOnce(&mut Tables, &CallContext<'_>) -> T) -> T {
         let mut tables = self.model.tables();
         let shared = &self.model.0;
-        verb(&mut tables, &Call { owner: &self.owner, now: shared.clock.now(), terms: &shared.terms })
+        verb(&mut tables, &CallContext { owner: &self.owner, now: shared.clock.now(), terms: &shared.terms })
     }
 
     fn wake<'a>(&self, lanes: impl Iterator<Item = &'a SubmitterId>) {
@@ -123,7 +123,7 @@ impl ModelStore {
 
     /// Raises this process's canary by compare-and-set. A row that differs shows that the database lost commits that it
     /// acknowledged.
-    fn advance_canary(&self, tables: &mut Tables, call: &Call<'_>) -> Result<(), StoreError> {
+    fn advance_canary(&self, tables: &mut Tables, call: &CallContext<'_>) -> Result<(), StoreError> {
         let expected = self.canary.load(Ordering::SeqCst);
         let found = tables.canaries.get(&self.owner).copied().unwrap_or(0);
         if found != expected && !mistakes::made(Mistake::NoEpoch) {

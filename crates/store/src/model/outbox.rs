@@ -4,7 +4,7 @@ use std::ops::Bound as Edge;
 
 use gapless_domain::{Event, EventBody, EventPosition, TxId};
 
-use super::tables::{Call, Consumer, Tables};
+use super::tables::{CallContext, Consumer, Tables};
 
 impl Tables {
     pub(super) fn read_events(&self, after: EventPosition, limit: u32) -> Vec<Event> {
@@ -19,7 +19,7 @@ impl Tables {
     }
 
     /// Claims the next events for a consumer. From its first claim on, retention waits for the consumer.
-    pub(super) fn claim_events(&mut self, call: &Call<'_>, name: &str, limit: u32) -> Option<Vec<Event>> {
+    pub(super) fn claim_events(&mut self, call: &CallContext<'_>, name: &str, limit: u32) -> Option<Vec<Event>> {
         let known = self.consumers.get(name);
         if known.is_some_and(|consumer| consumer.holder != *call.owner && consumer.held_until > call.now) {
             return None;
@@ -30,7 +30,7 @@ impl Tables {
         Some(self.read_events(acked, limit))
     }
 
-    pub(super) fn ack_events(&mut self, call: &Call<'_>, name: &str, upto: EventPosition) -> bool {
+    pub(super) fn ack_events(&mut self, call: &CallContext<'_>, name: &str, upto: EventPosition) -> bool {
         let holds = |consumer: &&mut Consumer| consumer.holder == *call.owner && consumer.held_until > call.now;
         let Some(consumer) = self.consumers.get_mut(name).filter(holds) else { return false };
         consumer.acked = consumer.acked.max(upto);

@@ -6,12 +6,12 @@ use gapless_domain::{
     Attempt, ChainId, Command, CommandId, CommandStatus, Head, IntentRecord, Lease, SubmitterId, TxId,
 };
 
-use super::tables::{Call, Lane, Tables};
+use super::tables::{CallContext, ModelLane, Tables};
 use crate::head::merge_heads;
 use crate::roles::{HeadVerdict, Loaded, MAX_OPEN_COMMANDS, TxFilter};
 
 impl Tables {
-    pub(super) fn load(&self, call: &Call<'_>, lease: &Lease) -> Loaded {
+    pub(super) fn load(&self, call: &CallContext<'_>, lease: &Lease) -> Loaded {
         match self.lanes.get(lease.submitter()).filter(|_| self.holds(call, lease)) {
             Some(lane) => Loaded::Lane(lane.ledger.snapshot(call.now)),
             None => Loaded::Fenced,
@@ -28,9 +28,14 @@ impl Tables {
         commands.take(MAX_OPEN_COMMANDS as usize).cloned().collect()
     }
 
-    pub(super) fn lanes_with_work(&self, call: &Call<'_>, after: Option<&SubmitterId>, limit: u32) -> Vec<SubmitterId> {
+    pub(super) fn lanes_with_work(
+        &self,
+        call: &CallContext<'_>,
+        after: Option<&SubmitterId>,
+        limit: u32,
+    ) -> Vec<SubmitterId> {
         let from = after.map_or(Edge::Unbounded, Edge::Excluded);
-        let is_owned = |lane: &Lane| lane.lease.as_ref().is_some_and(|row| row.is_valid(call));
+        let is_owned = |lane: &ModelLane| lane.lease.as_ref().is_some_and(|row| row.is_valid(call));
         let lanes = self.lanes.range::<SubmitterId, _>((from, Edge::Unbounded));
         let lanes = lanes.filter(|(_, lane)| lane.ledger.has_work() && !is_owned(lane));
         lanes.map(|(submitter, _)| submitter.clone()).take(limit as usize).collect()
@@ -49,7 +54,7 @@ impl Tables {
     }
 
     pub(super) fn command(&self, id: CommandId) -> Option<CommandStatus> {
-        let status = |lane: &Lane| match lane.ledger.results.get(&id) {
+        let status = |lane: &ModelLane| match lane.ledger.results.get(&id) {
             Some(result) => Some(CommandStatus::Over(result.clone())),
             None => lane.ledger.commands.get(&id).map(|_| CommandStatus::Open),
         };

@@ -2,17 +2,17 @@
 
 use gapless_domain::{AuditEntry, LaneLedger, Nonce, Reservation, SlotRecord, SubmitterId};
 
-use super::tables::{Call, LeaseRow, Tables};
+use super::tables::{CallContext, ModelLease, Tables};
 use crate::audit::AuditRow;
 use crate::roles::{AuditFilter, Census, LaneStatus, LeaseStatus, SlotStatus};
 
 impl Tables {
-    pub(super) fn status(&self, call: &Call<'_>, submitter: &SubmitterId) -> Option<LaneStatus> {
+    pub(super) fn status(&self, call: &CallContext<'_>, submitter: &SubmitterId) -> Option<LaneStatus> {
         let alias = self.submitters.get(submitter)?.clone();
         let lane = self.lanes.get(submitter);
         let ledger = lane.map(|lane| &lane.ledger);
         let counted = |len: usize| count(len).min(LaneStatus::MAX_COUNTED);
-        let lease = |row: &LeaseRow| LeaseStatus {
+        let lease = |row: &ModelLease| LeaseStatus {
             owner: row.owner.clone(),
             token: row.token,
             expires_at: row.expires_at,
@@ -53,7 +53,7 @@ impl Tables {
 
     /// Counts the processes and their lanes. A process without a sign of life for longer than a lease lasts, also by
     /// the slowest clock, owns no lane any more.
-    pub(super) fn census(&self, call: &Call<'_>) -> Census {
+    pub(super) fn census(&self, call: &CallContext<'_>) -> Census {
         let oldest = call.now.saturating_sub(call.terms.duration).saturating_sub(call.terms.clock_skew);
         let others = self.nodes.iter().filter(|(node, seen_at)| *node != call.owner && **seen_at > oldest).count();
         let leases = self.lanes.values().filter_map(|lane| lane.lease.as_ref());
@@ -61,11 +61,11 @@ impl Tables {
     }
 
     /// Records a sign of life of the calling process.
-    pub(super) fn seen(&mut self, call: &Call<'_>) {
+    pub(super) fn seen(&mut self, call: &CallContext<'_>) {
         self.nodes.insert(call.owner.clone(), call.now);
     }
 
-    pub(super) fn audit(&mut self, call: &Call<'_>, row: AuditRow) {
+    pub(super) fn audit(&mut self, call: &CallContext<'_>, row: AuditRow) {
         self.last_audit += 1;
         let id = self.last_audit;
         let AuditRow { subject, actor, action, detail } = row;

@@ -11,7 +11,7 @@ use gapless_domain::{
 
 /// The caller of a verb, and the time of the call by the database's clock.
 #[derive(Debug)]
-pub(super) struct Call<'a> {
+pub(super) struct CallContext<'a> {
     pub(super) owner: &'a OwnerId,
     pub(super) now: Timestamp,
     pub(super) terms: &'a LeaseTerms,
@@ -23,7 +23,7 @@ pub(super) struct Tables {
     pub(super) submitters: BTreeMap<SubmitterId, Option<String>>,
     /// The only arbiter of idempotency; kept for ever.
     pub(super) requests: BTreeMap<(SubmitterId, RequestId), RequestKey>,
-    pub(super) lanes: BTreeMap<SubmitterId, Lane>,
+    pub(super) lanes: BTreeMap<SubmitterId, ModelLane>,
     /// The lane of every intent that was ever accepted.
     pub(super) lane_of: BTreeMap<TxId, SubmitterId>,
     /// Intents that retention has moved out.
@@ -56,16 +56,16 @@ pub(super) struct RequestKey {
 
 /// All rows of one submitter.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct ModelLane {
     /// A lease row is never removed, so that tokens never restart.
-    pub(super) lease: Option<LeaseRow>,
+    pub(super) lease: Option<ModelLease>,
     pub(super) ledger: LaneLedger,
     /// The times when the commands of [`LaneLedger::results`] were finished.
     pub(super) finished_at: BTreeMap<CommandId, Timestamp>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct LeaseRow {
+pub(super) struct ModelLease {
     pub(super) owner: OwnerId,
     pub(super) token: FencingToken,
     pub(super) expires_at: Timestamp,
@@ -78,9 +78,9 @@ pub(super) struct Consumer {
     pub(super) held_until: Timestamp,
 }
 
-impl Lane {
+impl ModelLane {
     /// Records the time of every command that this call has finished.
-    pub(super) fn record_finished(&mut self, call: &Call<'_>) {
+    pub(super) fn record_finished(&mut self, call: &CallContext<'_>) {
         for id in self.ledger.results.keys() {
             self.finished_at.entry(*id).or_insert(call.now);
         }
@@ -88,7 +88,7 @@ impl Lane {
 }
 
 impl Tables {
-    pub(super) fn lane_mut(&mut self, submitter: &SubmitterId) -> &mut Lane {
+    pub(super) fn lane_mut(&mut self, submitter: &SubmitterId) -> &mut ModelLane {
         self.lanes.entry(submitter.clone()).or_default()
     }
 
@@ -98,7 +98,7 @@ impl Tables {
 
     /// Begins a new epoch after a loss of commits. Every lane is regressed until it acknowledges the loss. A lane
     /// without a cursor may have lost it, unless its submitter is not even registered.
-    pub(super) fn begin_epoch(&mut self, call: &Call<'_>) {
+    pub(super) fn begin_epoch(&mut self, call: &CallContext<'_>) {
         self.unreconciled = true;
         for (submitter, lane) in &mut self.lanes {
             lane.ledger.refuse_decisions();

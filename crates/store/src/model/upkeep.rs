@@ -9,13 +9,13 @@ use gapless_domain::{
 };
 
 use super::outbox::intent_of;
-use super::tables::{Call, Tables};
+use super::tables::{CallContext, Tables};
 use crate::retention::RetentionKind;
 
 impl Tables {
     /// Claims retention for the caller. A claim that ends later than any claim made now was written before the clock
     /// went back, and is free.
-    pub(super) fn claim_retention(&mut self, call: &Call<'_>) -> Option<Timestamp> {
+    pub(super) fn claim_retention(&mut self, call: &CallContext<'_>) -> Option<Timestamp> {
         let farthest = call.lease_end().saturating_add(call.terms.clock_skew);
         let is_held =
             |(owner, until): &(OwnerId, Timestamp)| owner != call.owner && *until > call.now && *until <= farthest;
@@ -26,7 +26,13 @@ impl Tables {
         Some(call.now)
     }
 
-    pub(super) fn apply_retention(&mut self, call: &Call<'_>, kind: RetentionKind, age: Duration, limit: u32) -> u32 {
+    pub(super) fn apply_retention(
+        &mut self,
+        call: &CallContext<'_>,
+        kind: RetentionKind,
+        age: Duration,
+        limit: u32,
+    ) -> u32 {
         let before = call.now.saturating_sub(age);
         let limit = limit as usize;
         let count = match kind {
@@ -114,7 +120,7 @@ impl Tables {
         due.len()
     }
 
-    fn delete_nodes(&mut self, call: &Call<'_>, before: Timestamp, limit: usize) -> usize {
+    fn delete_nodes(&mut self, call: &CallContext<'_>, before: Timestamp, limit: usize) -> usize {
         let dead_since = call.now.saturating_sub(call.terms.duration).saturating_sub(call.terms.clock_skew);
         let before = before.min(dead_since);
         let holders: BTreeSet<&OwnerId> = self

@@ -148,6 +148,12 @@ async fn gas_price_is_used_and_bumped_without_base_fee() {
     let fees = FeesPayload { gas_price: Some((2 * price).to_string()), ..FeesPayload::default() };
     let wait = Some(std::time::Duration::from_secs(60));
     client.resubmit_tx(&bumped, &ResubmitRequest { fees: Some(fees) }, wait).await.unwrap();
+    // The command ends when the attempt is durable. A block before its send would mine the first attempt.
+    crate::support::eventually("the new attempt is in the pool", async || {
+        let attempts = client.tx(&bumped, &query).await.unwrap().attempts?;
+        (attempts.len() == 2 && attempts[1].sends >= 1).then_some(())
+    })
+    .await;
     chain.mine_while(wait_until_done(client, "s0")).await;
     let ledger = SubmitterLedger::read(client, "s0").await;
     assert_eq!(IntentOutcomes::of(&chain, &ledger).await.confirmed, 2);

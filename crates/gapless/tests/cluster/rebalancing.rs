@@ -45,7 +45,11 @@ async fn joining_and_leaving_nodes_rebalance_the_lanes() {
         others.iter().for_each(|node| node_clients.add(node));
         wait_until_shared_by(&database, &["a", "b", "c"]).await;
         for node in others.iter().chain([&first]) {
-            assert!(node.counter("gapless_lanes_running").await > 0.0, "{} runs no lane", node.name);
+            // A node has its leases a moment before the lanes are loaded and run.
+            eventually(&format!("{} runs lanes", node.name), async || {
+                (node.counter("gapless_lanes_running").await > 0.0).then_some(())
+            })
+            .await;
         }
         first.signal("TERM");
         assert!(first.wait_for_end().await.success(), "the node did not end with success after SIGTERM");

@@ -10,6 +10,7 @@ use gapless_chain::{Chain, ChainError, FeeQuote, Verdict};
 use gapless_domain::{
     AccountFacts, B256, BlockRef, NodeText, PrepareFailure, PrepareKey, PrepareRequest, Prepared, SubmitterId, Tick,
 };
+use gapless_store::Heads;
 use tokio::sync::Mutex;
 
 use crate::batched_io::{AccountReadOp, AccountReader, Sender};
@@ -39,9 +40,24 @@ impl GasPolicy {
     }
 }
 
+/// The parts that a [`ChainDesk`] is made of.
+pub(crate) struct DeskParts {
+    pub(crate) chain: Arc<dyn Chain>,
+    pub(crate) heads: Arc<dyn Heads>,
+    pub(crate) book: Arc<WatchBook>,
+    pub(crate) sender: Sender,
+    pub(crate) accounts: AccountReader,
+    pub(crate) status: Follower<Option<ChainStatus>>,
+    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) gas: GasPolicy,
+    pub(crate) watcher_options: WatcherOptions,
+}
+
 #[derive(Debug)]
 pub(crate) struct ChainDesk {
     pub(crate) chain: Arc<dyn Chain>,
+    /// The heads that all nodes have saved.
+    pub(crate) heads: Arc<dyn Heads>,
     pub(crate) book: Arc<WatchBook>,
     pub(crate) sender: Sender,
     pub(crate) status: Follower<Option<ChainStatus>>,
@@ -88,17 +104,11 @@ const DISPLAY_MAX_AGE: Duration = Duration::from_secs(1);
 const DISPLAY_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl ChainDesk {
-    pub(crate) fn new(
-        chain: Arc<dyn Chain>,
-        book: Arc<WatchBook>,
-        sender: Sender,
-        accounts: AccountReader,
-        status: Follower<Option<ChainStatus>>,
-        driver: Arc<dyn Driver>,
-        (gas, watcher_options): (GasPolicy, WatcherOptions),
-    ) -> Self {
+    pub(crate) fn new(parts: DeskParts) -> Self {
+        let DeskParts { chain, heads, book, sender, accounts, status, driver, gas, watcher_options } = parts;
         ChainDesk {
             chain,
+            heads,
             book,
             sender,
             status,

@@ -11,7 +11,7 @@ use gapless_store::{Heads, Store};
 use tokio::sync::mpsc;
 
 use crate::batched_io::{AccountReader, Peeker, Sender};
-use crate::chain_desk::{ChainDesk, ChainLoad, GasPolicy};
+use crate::chain_desk::{ChainDesk, ChainLoad, DeskParts, GasPolicy};
 use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::dispatcher::{DispatchOptions, Dispatcher, Servable};
@@ -221,9 +221,10 @@ fn start_chain(
     let (accounts, accounts_loop) = AccountReader::new(Arc::clone(&chain), options.reader);
     let driver = Arc::clone(tasks.driver());
     let watcher_options = watcher.clone();
-    let (watcher, status) = Watcher::new(Arc::clone(&chain), heads, Arc::clone(&driver), Arc::clone(&book), watcher);
+    let (watcher, status) =
+        Watcher::new(Arc::clone(&chain), Arc::clone(&heads), Arc::clone(&driver), Arc::clone(&book), watcher);
     tasks.spawn(sender_loop.run());
     tasks.spawn(accounts_loop.run());
     tasks.spawn(watcher.run());
-    Arc::new(ChainDesk::new(chain, book, sender, accounts, status, driver, (gas, watcher_options)))
+    Arc::new(ChainDesk::new(DeskParts { chain, heads, book, sender, accounts, status, driver, gas, watcher_options }))
 }

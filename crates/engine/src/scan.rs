@@ -5,6 +5,9 @@
 //! left out (P4). A block that does not fit ends the scan without a result: the lane asks again, and decides nothing
 //! meanwhile.
 //!
+//! A node whose endpoints lag does not scan: its head must be at or above the head that any node has saved. So an
+//! operator who sees a block as saved knows that no later `resync` overlooks it.
+//!
 //! The request names a lower bound: a block that is known to lie below all wanted transactions. The bound counts only
 //! when the scan reaches it by its hash: after a reorg below a final block another block may have its number, and then
 //! the scan continues to its limit.
@@ -32,6 +35,10 @@ enum ScanError {
     NoChain,
     #[error("the account cannot be read")]
     NoAccount,
+    #[error("this node is at block {head}, and another node or an earlier process has saved block {saved}")]
+    BehindSaved { head: u64, saved: u64 },
+    #[error("the saved head cannot be read: {0}")]
+    Store(#[from] gapless_store::StoreError),
     #[error("the final block or its nonce is above that of the head")]
     HeadBelowFinal,
     #[error(transparent)]
@@ -71,6 +78,10 @@ impl ChainDesk {
     async fn read_blocks(&self, submitter: &SubmitterId, request: ScanRequest) -> Result<ScanResult, ScanError> {
         let account = self.account(submitter).await.ok_or(ScanError::NoAccount)?;
         let head = self.undisputed_status().ok_or(ScanError::NoChain)?.head;
+        let saved = self.heads.head(self.chain.id()).await?.map_or(0, |saved| saved.tail.last().number);
+        if saved > head.number {
+            return Err(ScanError::BehindSaved { head: head.number, saved });
+        }
         // An endpoint may be ahead of the watcher, and its count may include blocks above the head, which are not read.
         let at_head = self.chain.accounts(std::slice::from_ref(submitter), Some(head)).await?.pop();
         let latest = at_head.and_then(|view| view.finalized).ok_or(ScanError::NoAccount)?;

@@ -124,6 +124,14 @@ impl SharedWorld {
         self.parts.chain.waiting(lane).iter().any(|hash| !known.contains(hash))
     }
 
+    /// True if the newest transaction of the lane is in a block that is final for the nodes. A node shows a block as
+    /// final after it has saved the block.
+    pub(crate) fn is_newest_tx_final(&self, lane: &SubmitterId) -> bool {
+        let saved = wait_for(self.inspector.head(self.parts.chain.id())).ok().flatten();
+        let finalized = saved.and_then(|head| head.finalized).map(|block| block.number);
+        self.parts.chain.newest_block_of(lane).is_none_or(|newest| finalized >= Some(newest.number))
+    }
+
     pub(crate) fn is_empty(&self, node: usize) -> bool {
         self.nodes().get(node).is_some_and(Option::is_none)
     }

@@ -94,17 +94,19 @@ const DELETE_ATTEMPTS: &str = "
     )
     SELECT count(*) FROM stripped";
 
-// Positions, ids and times of events and audit entries grow together, so only the first rows are read: if the oldest is
-// too young, so are the others.
-
+/// Events are deleted in the order of their positions, up to the first event that is not due: after a jump of the clock
+/// a later event can have an earlier time, and a consumer must never see a gap between two events.
 const DELETE_LANE_EVENTS: &str = "
     WITH oldest AS (
-        SELECT xid, id, at FROM tx_event WHERE tx_id IS NULL ORDER BY xid, id LIMIT $2 FOR UPDATE SKIP LOCKED
+        SELECT xid, id, at FROM tx_event WHERE tx_id IS NULL ORDER BY xid, id LIMIT $2
+    ), due AS (
+        SELECT xid, id, bool_and(
+            at <= clock_timestamp() - $1::bigint * interval '1 microsecond'
+            AND NOT EXISTS (SELECT FROM event_consumer c WHERE (o.xid, o.id) > (c.xid, c.id))
+        ) OVER (ORDER BY xid, id) AS is_due
+        FROM oldest o
     ), gone AS (
-        DELETE FROM tx_event e USING oldest o
-        WHERE (e.xid, e.id) = (o.xid, o.id) AND o.at <= clock_timestamp() - $1::bigint * interval '1 microsecond'
-          AND NOT EXISTS (SELECT FROM event_consumer c WHERE (o.xid, o.id) > (c.xid, c.id))
-        RETURNING 1
+        DELETE FROM tx_event e USING due d WHERE (e.xid, e.id) = (d.xid, d.id) AND d.is_due RETURNING 1
     )
     SELECT count(*) FROM gone";
 
@@ -118,6 +120,7 @@ const DELETE_COMMANDS: &str = "
     )
     SELECT count(*) FROM gone";
 
+/// Only the first rows are read: ids and times grow together, so if the oldest entry is too young, so are the others.
 const DELETE_AUDITS: &str = "
     WITH oldest AS (
         SELECT id, at FROM audit_log ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED

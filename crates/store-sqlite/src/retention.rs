@@ -165,22 +165,26 @@ const DUE_ATTEMPTS: &str = "
 const STRIP_ATTEMPTS: &str = "
     UPDATE archived_tx SET doc = json_set(doc, '$.attempts', json('[]')), has_attempts = 0 WHERE tx_id = ?1";
 
-// Positions, ids and times of these rows grow together, so only the first rows are read: if the oldest is too young, so
-// are the others.
-
+/// Events are deleted in the order of their positions, up to the first event that is not due: after a jump of the clock
+/// a later event can have an earlier time, and a consumer must never see a gap between two events.
 const DELETE_LANE_EVENTS: &str = "
     DELETE FROM tx_event WHERE tx_id IS NULL AND (commit_no, idx) IN (
         SELECT commit_no, idx FROM (
-            SELECT commit_no, idx, at FROM tx_event INDEXED BY tx_event_of_lanes
-            WHERE tx_id IS NULL ORDER BY commit_no, idx LIMIT ?2) AS oldest
-        WHERE at < ?1 AND NOT EXISTS (
-            SELECT 1 FROM event_consumer AS c WHERE (oldest.commit_no, oldest.idx) > (c.commit_no, c.idx)))";
+            SELECT commit_no, idx, min(
+                at < ?1 AND NOT EXISTS (
+                    SELECT 1 FROM event_consumer AS c WHERE (oldest.commit_no, oldest.idx) > (c.commit_no, c.idx))
+            ) OVER (ORDER BY commit_no, idx) AS is_due
+            FROM (
+                SELECT commit_no, idx, at FROM tx_event INDEXED BY tx_event_of_lanes
+                WHERE tx_id IS NULL ORDER BY commit_no, idx LIMIT ?2) AS oldest)
+        WHERE is_due)";
 
 const DELETE_COMMANDS: &str = "
     DELETE FROM lane_command WHERE id IN (
         SELECT id FROM lane_command INDEXED BY lane_command_done
         WHERE done_at IS NOT NULL AND done_at < ?1 ORDER BY done_at, id LIMIT ?2)";
 
+/// Only the first rows are read: ids and times grow together, so if the oldest entry is too young, so are the others.
 const DELETE_AUDITS: &str = "
     DELETE FROM audit_log WHERE id IN (
         SELECT id FROM (SELECT id, at FROM audit_log ORDER BY id LIMIT ?2) WHERE at < ?1)";

@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_domain::{LeaseTerms, OwnerId, Timestamp};
 use gapless_store::conformance::Harness;
-use gapless_store::{ManualClock, Store};
+use gapless_store::{DatabaseClock, ManualClock, Store};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 use support::Folder;
 
@@ -53,6 +53,10 @@ impl Harness for Sqlite {
 
     async fn pass(&self, span: Duration) {
         self.clock.advance(span);
+    }
+
+    async fn jump_back(&self, span: Duration) {
+        self.clock.set(self.clock.now().saturating_sub(span));
     }
 
     fn terms(&self) -> LeaseTerms {

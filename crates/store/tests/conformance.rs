@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_domain::{LeaseTerms, OwnerId, Timestamp};
 use gapless_store::conformance::Harness;
-use gapless_store::{FaultyStore, ManualClock, Model, Store, StoreFaults};
+use gapless_store::{DatabaseClock, FaultyStore, ManualClock, Model, Store, StoreFaults};
 
 struct ModelHarness {
     model: Model,
@@ -35,6 +35,10 @@ impl Harness for ModelHarness {
 
     async fn pass(&self, span: Duration) {
         self.clock.advance(span);
+    }
+
+    async fn jump_back(&self, span: Duration) {
+        self.clock.set(self.clock.now().saturating_sub(span));
     }
 
     fn terms(&self) -> LeaseTerms {

@@ -6,14 +6,16 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use gapless_chain::Chain;
 use gapless_domain::{
-    Amount, B256, Bytes, ChainFacts, EvmCall, Fees, ProtectCode, Protection, SignedTx, Tail, Tick, TxPlan,
+    Amount, B256, Bytes, ChainFacts, EvmCall, Fees, Head, LeaseTerms, OwnerId, ProtectCode, Protection, SignedTx, Tail,
+    Tick, Timestamp, TxPlan,
 };
 use gapless_sim::testing::{PausedDriver, ScriptedChain};
+use gapless_store::{Heads, ManualClock, Model};
 use tokio::time::Instant;
 
 use super::*;
 use crate::batched_io::{AccountReader, Sender};
-use crate::chain_desk::GasPolicy;
+use crate::chain_desk::{DeskParts, GasPolicy};
 use crate::clock::Clock;
 use crate::driver::Driver;
 use crate::group_commit::BatchLimits;
@@ -43,6 +45,7 @@ impl Driver for TestDriver {
 struct ScanTest {
     chain: Arc<ScriptedChain>,
     desk: Arc<ChainDesk>,
+    store: Arc<dyn Heads>,
     status: Publisher<Option<ChainStatus>>,
     us: SubmitterId,
 }
@@ -64,10 +67,20 @@ impl ScanTest {
         let (accounts, accounts_loop) = AccountReader::new(shared(), limits);
         tokio::spawn(accounts_loop.run());
         let (status, follower) = published(None);
-        let options = WatcherOptions { survey_blocks, ..WatcherOptions::default() };
-        let terms = (GasPolicy::default(), options);
-        let desk = ChainDesk::new(shared(), Arc::new(WatchBook::default()), sender, accounts, follower, driver, terms);
-        ScanTest { chain, desk: Arc::new(desk), status, us }
+        let clock = Arc::new(ManualClock::starting_at(Timestamp::EPOCH));
+        let store = Arc::new(Model::new(LeaseTerms::default(), clock).node(OwnerId::new("test", 1)));
+        let desk = ChainDesk::new(DeskParts {
+            chain: shared(),
+            heads: Arc::clone(&store) as Arc<dyn Heads>,
+            book: Arc::new(WatchBook::default()),
+            sender,
+            accounts,
+            status: follower,
+            driver,
+            gas: GasPolicy::default(),
+            watcher_options: WatcherOptions { survey_blocks, ..WatcherOptions::default() },
+        });
+        ScanTest { chain, desk: Arc::new(desk), store, status, us }
     }
 
     fn mine(&self, blocks: usize) {
@@ -147,6 +160,29 @@ async fn scan_reads_nonce_at_its_own_head() {
     test.mine(1);
     let scan = test.scan(0, None).await.unwrap();
     assert_eq!((scan.account.latest, scan.head.number, scan.oldest), (nonce(3), 200, 10));
+}
+
+/// The endpoints of this node lag behind the endpoints of another node. After a loss of commits, the missing blocks may
+/// contain a transaction that the ledger does not know.
+///
+/// proves P1
+#[tokio::test(start_paused = true)]
+async fn node_behind_the_saved_head_does_not_scan() {
+    let test = with_three_txs().await;
+    let chain = test.chain.id().clone();
+    let save = async |height: u64| {
+        let links = test.chain.sent_by(&test.us, 0..=height).await.unwrap();
+        let tail = Tail::of(links.into_iter().flatten().map(|block| block.link)).unwrap();
+        test.store.save_head(&chain, &Head { tail, finalized: None, genesis: None }).await.unwrap()
+    };
+    save(200).await;
+    assert_eq!(test.scan(0, None).await.unwrap().sent.len(), 3);
+    test.chain.foreign(&test.us, 3);
+    test.mine(1);
+    save(201).await;
+    assert_eq!(test.scan(0, None).await, None);
+    test.publish_status().await;
+    assert_eq!(test.scan(0, None).await.unwrap().sent.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,7 +36,7 @@ use tokio::sync::Notify;
 
 use crate::dice::Dice;
 use crate::fault::Faults;
-use crate::history::History;
+use crate::history::{ChainBlock, History};
 use crate::net::Net;
 use crate::stage::{Stage, TaskOwner};
 use crate::world_spec::WorldSpec;
@@ -158,6 +158,15 @@ impl ChainWorld {
     /// The lane's transactions in any pool, or on their way to one.
     pub fn waiting(&self, lane: &SubmitterId) -> BTreeSet<B256> {
         self.enter(|state, now| state.account(lane).map(|account| state.waiting(account, now)).unwrap_or_default())
+    }
+
+    /// The newest canonical block that contains a transaction of the lane.
+    pub fn newest_block_of(&self, lane: &SubmitterId) -> Option<BlockRef> {
+        self.enter(|state, _| {
+            let blocks = (0..=state.tree.head_number()).filter_map(|at| state.tree.block(state.tree.canonical_at(at)?));
+            let has_tx = |block: &ChainBlock| block.txs.iter().any(|tx| tx.read.plan.submitter == *lane);
+            blocks.rev().map(|block| block.to_history()).find(has_tx).map(|block| block.block)
+        })
     }
 
     /// True if a canonical block has the effect of the intent with this number.

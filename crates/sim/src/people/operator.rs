@@ -99,8 +99,11 @@ async fn handle(world: &SharedWorld, lane: &SubmitterId, protection: &Protection
             accept_chain(world, dice).await;
         }
         ProtectCode::StoreRegressed => {
-            // Transactions that were sent before the loss must be mined or dropped first.
-            while world.has_unknown_pending(lane) {
+            // Transactions that were sent before the loss must be final or dropped first. Under a finality violation no
+            // block becomes final, and the resync is refused.
+            while world.has_unknown_pending(lane)
+                || (!world.is_newest_tx_final(lane) && world.finality_violation().is_none())
+            {
                 world.stage().sleep(Duration::from_secs(2)).await;
             }
             if let Some((_, store)) = world.random_node(dice) {

@@ -137,6 +137,11 @@ impl Harness for Database {
         tokio::time::sleep(span).await;
     }
 
+    async fn jump_back(&self, span: Duration) {
+        let update = "UPDATE tx_event SET at = at + $1::float8 * interval '1 second'";
+        self.raw().await.execute(update, &[&span.as_secs_f64()]).await.unwrap();
+    }
+
     fn terms(&self) -> LeaseTerms {
         TERMS
     }

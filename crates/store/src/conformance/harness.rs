@@ -18,6 +18,9 @@ pub trait Harness: Send + Sync {
     /// Moves the database's clock forward. A database with a real clock waits.
     async fn pass(&self, span: Duration);
 
+    /// Moves the database's clock back. A database with a real clock moves the times of its events forward instead.
+    async fn jump_back(&self, span: Duration);
+
     /// The lease terms that every handle was opened with.
     fn terms(&self) -> LeaseTerms;
 }

@@ -184,6 +184,7 @@ macro_rules! for_each_case {
                 attempts_and_events_are_deleted_oldest_intent_first
                 first_batch_of_events_takes_oldest_intent
                 lane_events_wait_for_every_consumer
+                later_lane_event_is_never_deleted_before_an_earlier_one
                 finished_commands_are_deleted_open_ones_stay
                 only_rows_of_dead_processes_are_deleted
                 audit_entries_are_deleted_oldest_first

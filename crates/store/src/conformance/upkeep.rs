@@ -3,7 +3,9 @@
 use std::slice::from_ref;
 use std::time::Duration;
 
-use gapless_domain::{CommandKind, EventBody, EventPosition, LaneEventKind, NewCommand, RequestId, SubmitterId, TxId};
+use gapless_domain::{
+    CommandKind, Event, EventBody, EventPosition, LaneEventKind, NewCommand, RequestId, SubmitterId, TxId,
+};
 
 use super::Harness;
 use super::fixtures::*;
@@ -94,39 +96,55 @@ pub(super) async fn first_batch_of_events_takes_oldest_intent(h: &dyn Harness) {
     assert_eq!(retain(&a, RetentionKind::Attempts, 9).await, 0, "a canceled intent of the queue has no attempts");
 }
 
+async fn write_lane_event(node: &Node, lane: &SubmitterId, detail: &str) {
+    let cursor = view(node, lane).await.cursor;
+    commit_done(node, lane, |commit| {
+        commit.lane_event(&cursor, LaneEventKind::LowBalance, text(detail)).unwrap();
+    })
+    .await;
+}
+
+/// The numbers of the lane events that are left.
+async fn lane_events(node: &Node) -> Vec<u64> {
+    let number = |event: Event| match event.body {
+        EventBody::Lane { seq, .. } => Some(seq),
+        EventBody::Tx { .. } => None,
+    };
+    events(node).await.into_iter().filter_map(number).collect()
+}
+
 pub(super) async fn lane_events_wait_for_every_consumer(h: &dyn Harness) {
     let a = h.node("a").await;
     let lane = lane(&a, 1).await;
     for text_of_event in ["0", "1", "2"] {
-        let cursor = view(&a, &lane).await.cursor;
-        commit_done(&a, &lane, |commit| {
-            commit.lane_event(&cursor, LaneEventKind::LowBalance, text(text_of_event)).unwrap();
-        })
-        .await;
+        write_lane_event(&a, &lane, text_of_event).await;
     }
     accept(&a, &lane, &["open"]).await;
     let all = events(&a).await;
     h.pass(TICK).await;
-    let lane_events = async || {
-        let seqs = events(&a).await.into_iter().filter_map(|event| match event.body {
-            EventBody::Lane { seq, .. } => Some(seq),
-            EventBody::Tx { .. } => None,
-        });
-        seqs.collect::<Vec<_>>()
-    };
     acknowledge(&a, all[1].position).await;
     assert_eq!(too_young(&a, RetentionKind::LaneEvents).await, 0);
     assert_eq!(retain(&a, RetentionKind::LaneEvents, 1).await, 1);
     assert_eq!(retain(&a, RetentionKind::LaneEvents, 10).await, 1, "the third event is not handled");
-    assert_eq!(lane_events().await, [3]);
-    let cursor = view(&a, &lane).await.cursor;
-    commit_done(&a, &lane, |commit| {
-        commit.lane_event(&cursor, LaneEventKind::LowBalance, text("3")).unwrap();
-    })
-    .await;
-    assert_eq!(lane_events().await, [3, 4], "the numbers continue");
+    assert_eq!(lane_events(&a).await, [3]);
+    write_lane_event(&a, &lane, "3").await;
+    assert_eq!(lane_events(&a).await, [3, 4], "the numbers continue");
     let left = events(&a).await;
     assert_eq!(left.iter().filter_map(intent_of).count(), 1, "events of open intents stay");
+}
+
+/// A consumer reads a part of the events, in their order, without a gap.
+///
+/// proves W07
+pub(super) async fn later_lane_event_is_never_deleted_before_an_earlier_one(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    write_lane_event(&a, &lane, "before the jump").await;
+    h.jump_back(HOUR).await;
+    write_lane_event(&a, &lane, "after the jump").await;
+    h.pass(TICK).await;
+    assert_eq!(retain(&a, RetentionKind::LaneEvents, 10).await, 0, "the first event is of the future");
+    assert_eq!(lane_events(&a).await, [1, 2]);
 }
 
 async fn acknowledge(node: &Node, upto: EventPosition) {

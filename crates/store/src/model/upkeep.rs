@@ -75,12 +75,12 @@ impl Tables {
         due.len()
     }
 
+    /// Deletes in the order of positions, and stops at the first event that is not due: after a jump of the clock a
+    /// later event can have an earlier time, and a consumer must never see a gap between two events.
     fn delete_lane_events(&mut self, before: Timestamp, limit: usize) -> usize {
         let slowest = self.slowest_consumer();
-        let is_due = |event: &Event| {
-            intent_of(event).is_none() && event.at < before && slowest.is_none_or(|acked| event.position <= acked)
-        };
-        let due = self.events.values().filter(|event| is_due(event));
+        let is_due = |event: &Event| event.at < before && slowest.is_none_or(|acked| event.position <= acked);
+        let due = self.events.values().filter(|event| intent_of(event).is_none()).take_while(|event| is_due(event));
         let due: Vec<EventPosition> = due.take(limit).map(|event| event.position).collect();
         due.iter().filter_map(|position| self.events.remove(position)).count()
     }

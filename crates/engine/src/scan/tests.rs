@@ -165,7 +165,7 @@ async fn scan_reads_nonce_at_its_own_head() {
 /// The endpoints of this node lag behind the endpoints of another node. After a loss of commits, the missing blocks may
 /// contain a transaction that the ledger does not know.
 ///
-/// proves P1
+/// proves N17
 #[tokio::test(start_paused = true)]
 async fn node_behind_the_saved_head_does_not_scan() {
     let test = with_three_txs().await;

@@ -6,6 +6,7 @@
 
 mod bench;
 mod chaos;
+mod dist;
 mod process;
 mod test;
 mod tidy;
@@ -47,6 +48,8 @@ enum Command {
     },
     /// Run three nodes under faults: kill -9, SIGSTOP, network cuts, database crashes, reorgs
     Chaos(chaos::ChaosArguments),
+    /// Build the release binary, and put its debug info into a file of its own: target/dist
+    Dist(dist::DistArguments),
     /// Run benchmarks, with a durable private PostgreSQL server
     Bench {
         #[command(subcommand)]
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::WithPostgres { durable, command } => with_postgres::run(durable, &command),
         Command::Tidy { fix } => tidy::run(fix),
         Command::Chaos(arguments) => chaos::run(&arguments),
+        Command::Dist(arguments) => dist::run(&arguments),
         Command::Bench { what } => bench::run(&what),
     };
     match result {

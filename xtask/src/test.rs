@@ -7,16 +7,20 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use gapless_testbed::Options;
 
+use crate::dist::LEAN;
 use crate::process::{cargo, run as run_command, start_postgres, with_server};
 use crate::tidy;
 
 /// Store tests wait for the database most of the time, so more tests than cores run at once.
 const TEST_THREADS: &str = "8";
 
+/// Crates that the lean build must not contain.
+const TOOLS: [&str; 4] = ["revm", "gapless-bench-cluster", "gapless-devchain", "gapless-sim"];
+
 type Step<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
 
 pub(crate) fn run(cargo_test: &[String]) -> Result<ExitCode> {
-    let steps: [Step<'_>; 5] = [
+    let steps: [Step<'_>; 6] = [
         ("formatting", &|| run_command(cargo().args(["fmt", "--all", "--check"]))),
         ("clippy", &|| run_command(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
         ("tidy", &|| {
@@ -24,6 +28,7 @@ pub(crate) fn run(cargo_test: &[String]) -> Result<ExitCode> {
             ensure!(findings == 0, "{findings} findings");
             Ok(())
         }),
+        ("lean", &lean),
         ("tests", &|| tests(cargo_test)),
         // A separate step, so that no other binary is built with planted bugs.
         ("mistakes", &|| {
@@ -49,6 +54,19 @@ pub(crate) fn run(cargo_test: &[String]) -> Result<ExitCode> {
     }
     println!("\n== all passed");
     Ok(ExitCode::SUCCESS)
+}
+
+/// The lean build compiles without warnings, and contains no EVM, no simulator and no load generator.
+fn lean() -> Result<()> {
+    let clippy = ["clippy", "--package", "gapless", "--bins"];
+    run_command(cargo().args(clippy).args(LEAN).args(["--", "-D", "warnings"]))?;
+    let tree = ["tree", "--package", "gapless", "--edges", "normal", "--prefix", "none"];
+    let output = cargo().args(tree).args(LEAN).output()?;
+    ensure!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+    let crates = String::from_utf8_lossy(&output.stdout);
+    let tool = crates.lines().find(|line| TOOLS.iter().any(|tool| line.split(' ').next() == Some(tool)));
+    ensure!(tool.is_none(), "the lean build depends on {}", tool.unwrap_or_default());
+    Ok(())
 }
 
 /// Runs all tests against one server. Each test creates its own database.

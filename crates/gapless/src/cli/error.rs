@@ -78,10 +78,9 @@ pub(crate) enum CliError {
     UnknownFamily(String),
     #[error("a password is needed; pass --password-file FILE or --password-var NAME")]
     NoPassword,
-    #[error("this build has no planted bugs; build it with `--features gapless-sim/mistakes`")]
-    NoMistakes,
+    #[cfg(feature = "tools")]
     #[error(transparent)]
-    Bench(#[from] gapless_bench_cluster::LoadError),
+    Tool(#[from] super::tools::ToolError),
     #[error("cannot start the program's threads: {0}")]
     Runtime(io::Error),
     #[error("the built-in tables of error texts are invalid: {0}. This is a bug of Gapless; please report it")]
@@ -98,8 +97,8 @@ impl CliError {
             CliError::Row { .. } | CliError::UnknownFamily(_) | CliError::NoPassword | CliError::Override(_) => {
                 Exit::Refused
             }
-            CliError::NoMistakes => Exit::Refused,
-            CliError::Bench(error) if error.is_refusal() => Exit::Refused,
+            #[cfg(feature = "tools")]
+            CliError::Tool(error) if error.is_refusal() => Exit::Refused,
             CliError::Key(_) | CliError::Request { .. } => Exit::Refused,
             CliError::Client(error) => exit_of(error),
             CliError::Store(error) if is_refusal(error) => Exit::Refused,
@@ -127,8 +126,8 @@ impl CliError {
             CliError::Lost { .. } => "lost",
             CliError::Request { .. } => "request",
             CliError::UnknownFamily(_) => "unknown_family",
-            CliError::NoMistakes => "no_mistakes",
-            CliError::Bench(_) => "bench",
+            #[cfg(feature = "tools")]
+            CliError::Tool(error) => error.code(),
             CliError::Runtime(_) | CliError::Tables(_) => "internal",
             CliError::Override(_) => "config_invalid",
         }

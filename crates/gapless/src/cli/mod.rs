@@ -2,21 +2,19 @@
 
 mod attempts;
 mod audit;
-mod bench;
 mod chain;
 mod completions;
 mod config;
-mod dev;
-mod devchain;
 mod error;
 mod keys;
 mod migrate;
 mod serve;
 mod server;
-mod sim;
 mod store;
 mod submitter;
 mod table;
+#[cfg(feature = "tools")]
+mod tools;
 mod tx;
 
 use std::path::PathBuf;
@@ -40,9 +38,16 @@ Exit codes:
 
 With --json, standard output holds only JSON: one object per line, errors as {\"error\":{…}}.";
 
+/// The part of the help that only the lean build prints.
+#[cfg(feature = "tools")]
+const LEAN_HELP: &str = "";
+#[cfg(not(feature = "tools"))]
+const LEAN_HELP: &str = "\n
+This is the lean build, for servers. The commands dev, devchain, sim and bench need the feature `tools`.";
+
 #[derive(Debug, Parser)]
 #[command(name = "gapless", version, about = "A transaction manager for blockchains with account nonces.")]
-#[command(after_help = AFTER_HELP, propagate_version = true, disable_help_subcommand = false, max_term_width = 100)]
+#[command(after_help = format!("{AFTER_HELP}{LEAN_HELP}"), propagate_version = true, disable_help_subcommand = false, max_term_width = 100)]
 struct Cli {
     /// Print JSON instead of text
     #[arg(long, global = true)]
@@ -53,8 +58,6 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum CliCommand {
-    /// Run a complete local setup: a node with a SQLite ledger, a dev chain and funded submitters
-    Dev(dev::DevArgs),
     /// Run a node with the settings of the config
     Serve(serve::ServeArgs),
     /// Send, show, cancel and replace transactions
@@ -79,12 +82,9 @@ enum CliCommand {
     /// Declare that the database lost commits, or that every loss is reconciled
     #[command(subcommand)]
     Store(store::StoreCommand),
-    /// Run only the dev chain, without a node
-    Devchain(devchain::DevchainArgs),
-    /// Run the simulator: seeded worlds full of faults, in which every promise is checked
-    Sim(sim::SimArgs),
-    /// Measure throughput, latencies, CPU and memory of Gapless on this machine
-    Bench(bench::BenchArgs),
+    #[cfg(feature = "tools")]
+    #[command(flatten)]
+    Tool(tools::ToolCommand),
     /// Print a completion script for your shell
     Completions(completions::CompletionsArgs),
 }
@@ -121,9 +121,7 @@ pub(crate) fn run() -> ExitCode {
 impl CliCommand {
     fn run(self, output: &Output) -> Result<Exit, CliError> {
         match self {
-            CliCommand::Dev(args) => args.run(output),
             CliCommand::Serve(args) => args.run(output),
-            CliCommand::Devchain(args) => args.run(output),
             CliCommand::Tx(command) => command.run(output),
             CliCommand::Submitter(command) => command.run(output),
             CliCommand::Audit(args) => args.run(output),
@@ -132,8 +130,8 @@ impl CliCommand {
             CliCommand::Keys(command) => command.run(output),
             CliCommand::Chain(command) => command.run(output),
             CliCommand::Store(command) => command.run(output),
-            CliCommand::Sim(args) => args.run(output),
-            CliCommand::Bench(args) => args.run(output),
+            #[cfg(feature = "tools")]
+            CliCommand::Tool(command) => command.run(output),
             CliCommand::Completions(args) => args.run(output),
         }
     }
@@ -146,12 +144,13 @@ pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, CliError>>) -> 
 }
 
 /// Runs a future to its end on the calling thread.
+#[cfg(feature = "tools")]
 pub(crate) fn block_on_one_thread<T>(future: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::Runtime)?;
     runtime.block_on(future)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "tools"))]
 mod tests {
     use super::*;
     use clap::CommandFactory;

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 
 use gapless_chain::OverrideError;
 use gapless_chain_evm::{ConnectError, KeyError};
-use gapless_devchain::{AccountError, ChainError};
 use gapless_domain::{Address, ChainId, IdError, SubmitterId};
 use gapless_engine::UnknownChain;
 use gapless_store::StoreError;
@@ -45,14 +44,6 @@ pub(crate) enum ComposeError {
     Signals(io::Error),
     #[error("the HTTP server ended: {0}")]
     Served(io::Error),
-    #[error("dev chain: {0}")]
-    DevChain(#[from] ChainError),
-    #[error("accounts of the dev chain: {0}")]
-    DevAccount(#[from] AccountError),
-    #[error("the server of the dev chain ended: {0}")]
-    DevServed(io::Error),
-    #[error("the dev chain has ended")]
-    DevChainEnded,
     #[error("the drain did not end within node.drain_timeout; the remaining leases expire by themselves")]
     DrainTimeout,
     #[error("stopped at once by a second signal; the remaining leases expire by themselves")]

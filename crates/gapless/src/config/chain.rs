@@ -51,6 +51,7 @@ pub(crate) struct ChainConfig {
 
 impl ChainConfig {
     /// A chain with one endpoint and the default settings, or `None` if the URL is invalid.
+    #[cfg(any(test, feature = "tools"))]
     pub(crate) fn at(id: &ChainId, endpoint: &str, base: &ChainDefaults) -> Option<Self> {
         let policy = base.policy.clone();
         let url = SecretUrl::with_scheme(endpoint, &EvmChainOptions::SCHEMES).ok()?;

@@ -11,6 +11,8 @@
 //! and the accepted values, never the value that was found.
 
 mod chain;
+#[cfg(feature = "tools")]
+mod dev;
 mod environment;
 mod file;
 mod pace;
@@ -31,7 +33,7 @@ use std::path::{Path, PathBuf};
 
 use gapless_api::ApiLimits;
 use gapless_chain::OverrideRule;
-use gapless_domain::{ChainId, LaneLimits, LeaseTerms, Limits, SubmitterPolicy};
+use gapless_domain::{LaneLimits, LeaseTerms, Limits, SubmitterPolicy};
 use gapless_engine::EngineOptions;
 
 pub(crate) use chain::{ChainConfig, EndpointConfig};
@@ -39,7 +41,9 @@ pub(crate) use parts::{AuthMode, LogConfig, LogFormat, NodeConfig, StoreConfig, 
 pub(crate) use problem::{ConfigError, ConfigProblem};
 pub(crate) use section::EffectiveSetting;
 pub(crate) use submitter::{Password, SignerConfig, SubmitterConfig};
-pub(crate) use value::{parse_duration, show_duration};
+pub(crate) use value::parse_duration;
+#[cfg(feature = "tools")]
+pub(crate) use value::show_duration;
 pub(crate) use webhook::WebhookConfig;
 
 use chain::ChainDefaults;
@@ -50,9 +54,6 @@ use tree::ConfigTable;
 
 /// The default config file, which documents every key.
 pub(crate) const DEFAULT_FILE: &str = include_str!("../../config.default.toml");
-
-/// The settings of `gapless dev` that differ from the default file.
-const DEV_FILE: &str = include_str!("../../config.dev.toml");
 
 /// The file in the current folder that is read if no file is named.
 const USUAL_FILE: &str = "gapless.toml";
@@ -69,11 +70,14 @@ pub(crate) struct Config {
     pub(crate) engine: EngineOptions,
     pub(crate) lane: LaneLimits,
     pub(crate) log: LogConfig,
+    /// The policy of a submitter that has no section, as in `gapless dev`.
+    #[cfg_attr(not(feature = "tools"), expect(dead_code, reason = "the lean build has no `gapless dev`"))]
     pub(crate) policy: SubmitterPolicy,
     /// The webhook that decides about stuck intents.
     pub(crate) stuck_webhook: WebhookConfig,
     pub(crate) classify: Vec<OverrideRule>,
     /// The settings of a chain that has none of its own.
+    #[cfg_attr(not(feature = "tools"), expect(dead_code, reason = "the lean build has no `gapless dev`"))]
     chain_defaults: ChainDefaults,
     pub(crate) chains: Vec<ChainConfig>,
     pub(crate) submitters: Vec<SubmitterConfig>,
@@ -93,30 +97,6 @@ impl Config {
     pub(crate) fn load(named: Option<&Path>) -> Result<Config, ConfigError> {
         let CheckedConfig { config, problems, .. } = Config::check(named)?;
         if problems.is_empty() { Ok(config) } else { Err(ConfigError::Invalid { problems }) }
-    }
-
-    /// The config of `gapless dev`: its own defaults and the environment. A `gapless.toml` in the folder is not read,
-    /// because it may be a production config.
-    pub(crate) fn for_dev() -> Result<Config, ConfigError> {
-        let mut checked = from_sources(&[(TextSource::Default, DEV_FILE)], std::env::vars_os());
-        // The dev node never asks for API keys, not even if the environment says so.
-        checked.config.auth = AuthMode::None;
-        if checked.problems.is_empty() {
-            Ok(checked.config)
-        } else {
-            Err(ConfigError::Invalid { problems: checked.problems })
-        }
-    }
-
-    /// Sets the store to a SQLite file.
-    pub(crate) fn use_sqlite_file(&mut self, path: PathBuf) {
-        self.store.url = StoreUrl::Sqlite(path);
-    }
-
-    /// Sets the chains to one chain with one endpoint, and removes all submitters.
-    pub(crate) fn use_chain(&mut self, id: &ChainId, endpoint: &str) {
-        self.chains = chain::ChainConfig::at(id, endpoint, &self.chain_defaults).into_iter().collect();
-        self.submitters.clear();
     }
 
     /// Reads the config like [`Config::load`], and returns it with all its problems. Fails only if the file cannot be

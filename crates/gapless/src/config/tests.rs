@@ -193,7 +193,7 @@ fn config_of_the_design_is_valid() {
 
 #[test]
 fn dev_config_is_valid() {
-    let checked = from_sources(&[(TextSource::Default, DEV_FILE)], Vec::new());
+    let checked = from_sources(&[(TextSource::Default, dev::DEV_FILE)], Vec::new());
     assert_eq!(checked.problems, []);
     assert_eq!(checked.config.policy.confirmations.required, 2);
     let id = "eip155:31337".parse().unwrap();

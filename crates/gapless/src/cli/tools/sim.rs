@@ -13,8 +13,9 @@ use gapless_sim::{
 };
 use serde_json::{Value, json};
 
-use super::table::columns;
-use super::{CliError, Exit};
+use super::ToolError;
+use crate::cli::table::columns;
+use crate::cli::{CliError, Exit};
 use crate::output::Output;
 
 #[derive(Debug, Args)]
@@ -114,7 +115,7 @@ impl WorldArgs {
 impl SimArgs {
     pub(super) fn run(self, output: &Output) -> Result<Exit, CliError> {
         if self.mistake.is_some() && !can_make_mistakes() {
-            return Err(CliError::NoMistakes);
+            return Err(ToolError::NoMistakes.into());
         }
         let (seeds, mistake) = match self.seed {
             Some(seed) => (seed..seed.saturating_add(1), self.mistake),

@@ -11,9 +11,9 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::dev::{block_time, loopback};
-use super::server::duration;
-use super::{CliError, Exit, block_on, block_on_one_thread};
-use crate::compose::{ComposeError, DevNet, DevNetOptions, Mining, NullNet, StopSignals};
+use crate::cli::server::duration;
+use crate::cli::{CliError, Exit, block_on, block_on_one_thread};
+use crate::compose::{DevNet, DevNetError, DevNetOptions, Mining, NullNet, StopSignals};
 use crate::output::Output;
 
 const DEFAULT_BLOCK_TIME: Duration = Duration::from_secs(1);
@@ -127,7 +127,7 @@ impl DevchainArgs {
 }
 
 impl ChainServer {
-    async fn run(self, stopped: watch::Receiver<bool>) -> Result<(), ComposeError> {
+    async fn run(self, stopped: watch::Receiver<bool>) -> Result<(), DevNetError> {
         match self {
             ChainServer::Dev(net) => net.run(stopped).await,
             ChainServer::Null(net) => net.run(stopped).await,

@@ -10,7 +10,7 @@ use gapless_devchain::{
 use gapless_domain::ChainId;
 use tokio::sync::watch;
 
-use super::{ComposeError, listen};
+use super::{ComposeError, DevNetError, listen};
 
 #[derive(Clone, Debug)]
 pub(crate) struct DevNetOptions {
@@ -36,7 +36,7 @@ impl DevNet {
     pub(crate) const MAX_ACCOUNTS: u32 = 1000;
 
     /// Opens the chain of the folder, or starts a new one.
-    pub(crate) async fn open(options: DevNetOptions) -> Result<Self, ComposeError> {
+    pub(crate) async fn open(options: DevNetOptions) -> Result<Self, DevNetError> {
         let listener = listen(options.listen).await?;
         let address = listener.local_addr().map_err(|source| ComposeError::Listen { at: options.listen, source })?;
         let chain = match &options.dir {
@@ -50,22 +50,21 @@ impl DevNet {
         Ok(DevNet { address, accounts, server, listener, producer })
     }
 
-    pub(crate) fn chain_id() -> Result<ChainId, ComposeError> {
-        Ok(format!("eip155:{DEV_CHAIN_ID}").parse()?)
+    pub(crate) fn chain_id() -> Result<ChainId, DevNetError> {
+        Ok(format!("eip155:{DEV_CHAIN_ID}").parse().map_err(ComposeError::SubmitterId)?)
     }
 
     /// Serves calls and makes blocks until `stopped` becomes true.
-    pub(crate) async fn run(self, stopped: watch::Receiver<bool>) -> Result<(), ComposeError> {
+    pub(crate) async fn run(self, stopped: watch::Receiver<bool>) -> Result<(), DevNetError> {
         let (for_server, for_blocks) = (stopped.clone(), stopped);
-        let serving =
-            async { serve(self.listener, self.server, until(for_server)).await.map_err(ComposeError::DevServed) };
+        let serving = async { serve(self.listener, self.server, until(for_server)).await.map_err(DevNetError::Served) };
         let mining = async { Ok(self.producer.run(until(for_blocks)).await?) };
         tokio::try_join!(serving, mining).map(|_| ())
     }
 }
 
 /// Funds the accounts. The genesis always funds the first ten, so that another number of accounts is not another chain.
-fn fund(chain: &DevChain, accounts: &[DevAccount]) -> Result<(), ComposeError> {
+fn fund(chain: &DevChain, accounts: &[DevAccount]) -> Result<(), DevNetError> {
     for account in accounts {
         let view = chain.view();
         let fresh = view.balance(account.address, BlockSelector::Latest).is_ok_and(|balance| balance.is_zero())

@@ -6,7 +6,7 @@ use gapless_devchain::null::{NullChain, NullOptions};
 use tokio::sync::watch;
 
 use super::dev_net::until;
-use super::{ComposeError, listen};
+use super::{ComposeError, DevNetError, listen};
 
 /// A null chain whose address is bound.
 #[derive(Debug)]
@@ -17,17 +17,17 @@ pub(crate) struct NullNet {
 }
 
 impl NullNet {
-    pub(crate) async fn open(at: SocketAddr, options: NullOptions) -> Result<Self, ComposeError> {
+    pub(crate) async fn open(at: SocketAddr, options: NullOptions) -> Result<Self, DevNetError> {
         let listener = listen(at).await?;
         let address = listener.local_addr().map_err(|source| ComposeError::Listen { at, source })?;
         Ok(NullNet { address, chain: NullChain::new(options), listener })
     }
 
     /// Serves calls and makes blocks until `stopped` becomes true.
-    pub(crate) async fn run(self, stopped: watch::Receiver<bool>) -> Result<(), ComposeError> {
+    pub(crate) async fn run(self, stopped: watch::Receiver<bool>) -> Result<(), DevNetError> {
         let (for_server, for_blocks) = (stopped.clone(), stopped);
         let serving = self.chain.serve(self.listener, until(for_server));
         let (served, ()) = tokio::join!(serving, self.chain.make_blocks(until(for_blocks)));
-        served.map_err(ComposeError::DevServed)
+        served.map_err(DevNetError::Served)
     }
 }

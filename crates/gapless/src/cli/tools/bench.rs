@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use gapless_bench_cluster::{ChainChoice, Custom, Options, Report, ShapeName};
 
 use super::dev::block_time;
-use super::{CliError, Exit};
+use crate::cli::{CliError, Exit};
 use crate::output::Output;
 
 const MAX_CALLERS: i64 = 10_000;

@@ -15,12 +15,12 @@ use gapless_engine::{Driver, TokioDriver};
 use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 
-use super::serve::url_of;
-use super::server::duration;
-use super::{CliError, Exit, block_on};
+use crate::cli::serve::url_of;
+use crate::cli::server::duration;
+use crate::cli::{CliError, Exit, block_on};
 use crate::compose::{
-    ComposeError, DevNet, DevNetOptions, Metrics, Mining, Node, NodeParts, StopSignals, SubmitterAccount, listen,
-    start_logging,
+    ComposeError, DevNet, DevNetError, DevNetOptions, Metrics, Mining, Node, NodeParts, StopSignals, SubmitterAccount,
+    listen, start_logging,
 };
 use crate::config::{Config, show_duration};
 use crate::output::Output;
@@ -99,7 +99,7 @@ impl DevArgs {
         tokio::select! {
             ended = node.run(&mut stop) => ended?,
             ended = &mut chain_ended => {
-                let error = ended.ok().and_then(Result::err).unwrap_or(ComposeError::DevChainEnded);
+                let error = ended.ok().and_then(Result::err).unwrap_or(DevNetError::Ended);
                 return Err(error.into());
             }
         }
@@ -107,7 +107,7 @@ impl DevArgs {
         stop_chain.send_replace(true);
         match chain_ended.await {
             Ok(ended) => ended?,
-            Err(_) => return Err(ComposeError::DevChainEnded.into()),
+            Err(_) => return Err(DevNetError::Ended.into()),
         }
         Ok(Exit::Success)
     }
@@ -115,8 +115,8 @@ impl DevArgs {
 
 /// Runs the chain on its own threads, so that a slow block does not delay calls of the API.
 fn run_on_own_threads(
-    running: impl Future<Output = Result<(), ComposeError>> + Send + 'static,
-) -> oneshot::Receiver<Result<(), ComposeError>> {
+    running: impl Future<Output = Result<(), DevNetError>> + Send + 'static,
+) -> oneshot::Receiver<Result<(), DevNetError>> {
     let (sender, receiver) = oneshot::channel();
     TokioDriver::start().spawn(Box::pin(async move {
         let _ = sender.send(running.await);

@@ -47,7 +47,8 @@ This is the lean build, for servers. The commands dev, devchain, sim and bench n
 
 #[derive(Debug, Parser)]
 #[command(name = "gapless", version, about = "A transaction manager for blockchains with account nonces.")]
-#[command(after_help = format!("{AFTER_HELP}{LEAN_HELP}"), propagate_version = true, disable_help_subcommand = false, max_term_width = 100)]
+#[command(after_help = format!("{AFTER_HELP}{LEAN_HELP}"), propagate_version = true)]
+#[command(disable_help_subcommand = false, max_term_width = 100)]
 struct Cli {
     /// Print JSON instead of text
     #[arg(long, global = true)]

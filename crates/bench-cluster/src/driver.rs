@@ -1,10 +1,11 @@
 //! The load driver: callers with one connection and one request at a time, and the nodes' progress.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, LocalSet};
 
@@ -13,6 +14,7 @@ use crate::http::Connection;
 use crate::metrics::Counts;
 use crate::order::Orders;
 use crate::percentiles::Percentiles;
+use crate::rpc::{Rpc, number};
 use crate::setup::{BenchSetup, Usage, counts};
 
 const TX_PATH: &str = "/api/v1/tx";
@@ -43,6 +45,8 @@ pub(crate) struct Flow {
     pub(crate) followed: u64,
     /// Number of further intents that stay open to the end.
     pub(crate) behind: u64,
+    /// Interval between reads of the newest block, to measure the latency from a block on. `None`: not measured.
+    pub(crate) block_reads: Option<Duration>,
     /// The measured quantity.
     pub(crate) steady: (f64, f64),
 }
@@ -53,6 +57,8 @@ pub(crate) struct Flowed {
     pub(crate) accept: Option<Percentiles>,
     /// Latencies from the request to the answer CONFIRMED.
     pub(crate) confirm: Option<Percentiles>,
+    /// Latencies from the block to the answer CONFIRMED.
+    pub(crate) confirm_from_block: Option<Percentiles>,
     /// Readings at both ends of the steady middle.
     pub(crate) steady: (Sample, Sample),
     /// Number of intents that have ended on chain.
@@ -83,6 +89,10 @@ struct Callers {
     followers: RefCell<JoinSet<Result<(), LoadError>>>,
     accept_times: RefCell<Vec<Duration>>,
     confirm_times: RefCell<Vec<Duration>>,
+    /// The block of each followed intent, and the time of the answer CONFIRMED.
+    confirmed_in: RefCell<Vec<(u64, Instant)>>,
+    /// The time at which each block was first seen.
+    blocks: RefCell<BTreeMap<u64, Instant>>,
 }
 
 impl Callers {
@@ -114,9 +124,21 @@ impl Callers {
 
     async fn follow(self: Rc<Self>, id: String, asked: Instant) -> Result<(), LoadError> {
         let mut connection = Connection::open(&self.follow_at).await.map_err(LoadError::http("a node"))?;
-        follow(&mut connection, &id).await?;
+        let view = follow(&mut connection, &id).await?;
         self.confirm_times.borrow_mut().push(asked.elapsed());
+        if let Some(block) = view["receipt"]["blockNumber"].as_u64() {
+            self.confirmed_in.borrow_mut().push((block, Instant::now()));
+        }
         Ok(())
+    }
+
+    /// Latencies of the followed intents from the first sight of their block. A block that the API reported before it
+    /// was seen here counts as zero.
+    fn latencies_from_blocks(&self) -> Vec<Duration> {
+        let blocks = self.blocks.borrow();
+        let seen = |block: u64| blocks.range(block..).next().map(|(_, at)| *at);
+        let confirmed = self.confirmed_in.borrow();
+        confirmed.iter().filter_map(|(block, at)| Some(at.saturating_duration_since(seen(*block)?))).collect()
     }
 }
 
@@ -142,7 +164,22 @@ pub(crate) async fn flow(
         followers: RefCell::default(),
         accept_times: RefCell::default(),
         confirm_times: RefCell::default(),
+        confirmed_in: RefCell::default(),
+        blocks: RefCell::default(),
     });
+    let endpoint = setup.chain.endpoint.clone();
+    let block_reads = async {
+        let Some(interval) = flow.block_reads else { return std::future::pending().await };
+        match endpoint.connect().await {
+            Ok(mut rpc) => {
+                let mut record = |block, at| {
+                    callers.blocks.borrow_mut().insert(block, at);
+                };
+                see_blocks(&mut rpc, interval, &mut record).await
+            }
+            Err(error) => error,
+        }
+    };
     let driven = async {
         let mut tasks = start(&callers, connections);
         let steady = watch(setup, &mut watched, before, &callers, flow, tell, &mut tasks).await?;
@@ -152,9 +189,22 @@ pub(crate) async fn flow(
         }
         Ok::<_, LoadError>(steady)
     };
-    let (steady, settled) = LocalSet::new().run_until(driven).await?;
+    let observed = async {
+        tokio::select! {
+            driven = driven => driven,
+            failed = block_reads => Err(failed),
+        }
+    };
+    let (steady, settled) = LocalSet::new().run_until(observed).await?;
     let (accepted, confirmed) = (callers.accept_times.take(), callers.confirm_times.take());
-    Ok(Flowed { accept: Percentiles::of(&accepted), confirm: Percentiles::of(&confirmed), steady, settled })
+    let from_block = callers.latencies_from_blocks();
+    Ok(Flowed {
+        accept: Percentiles::of(&accepted),
+        confirm: Percentiles::of(&confirmed),
+        confirm_from_block: Percentiles::of(&from_block),
+        steady,
+        settled,
+    })
 }
 
 /// Sends accepts for a time. Returns the time and the latency of each accept.
@@ -179,6 +229,8 @@ pub(crate) async fn accept_for(
         followers: RefCell::default(),
         accept_times: RefCell::default(),
         confirm_times: RefCell::default(),
+        confirmed_in: RefCell::default(),
+        blocks: RefCell::default(),
     });
     LocalSet::new().run_until(async { join(start(&callers, connections)).await }).await?;
     Ok((began.elapsed(), callers.accept_times.take()))
@@ -297,6 +349,24 @@ pub(crate) async fn follow(connection: &mut Connection, id: &str) -> Result<Valu
             _ => return Err(refused("a look", &answer)),
         }
         path = format!("{TX_PATH}/{id}?wait=30s&version={}", view["version"]);
+    }
+}
+
+/// Records the arrival of each block. Ends only by an error.
+pub(crate) async fn see_blocks(rpc: &mut Rpc, interval: Duration, seen: &mut dyn FnMut(u64, Instant)) -> LoadError {
+    let mut newest = None;
+    loop {
+        match rpc.call("eth_blockNumber", json!([])).await {
+            Ok(head) => {
+                let head = number(&head).unwrap_or(0);
+                if newest.is_none_or(|newest| newest < head) {
+                    newest = Some(head);
+                    seen(head, Instant::now());
+                }
+            }
+            Err(error) => return error,
+        }
+        tokio::time::sleep(interval).await;
     }
 }
 

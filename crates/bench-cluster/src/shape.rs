@@ -6,6 +6,8 @@ use crate::options::Options;
 use crate::setup::Setting;
 
 const WINDOW: u32 = 256;
+/// The window of one account that fills blocks of a second.
+const WIDE_WINDOW: u32 = 2000;
 const LARGE_BYTES: usize = 4096;
 /// Limit of open intents without a backlog: enough for every window, and for the intents that end between two reads of
 /// progress.
@@ -25,6 +27,8 @@ pub enum ShapeName {
     Ten,
     Fifty,
     Thousand,
+    WideOne,
+    WideTen,
     StrictOne,
     StrictFifty,
     Large,
@@ -46,6 +50,8 @@ impl ShapeName {
         ShapeName::Ten,
         ShapeName::Fifty,
         ShapeName::Thousand,
+        ShapeName::WideOne,
+        ShapeName::WideTen,
         ShapeName::StrictOne,
         ShapeName::StrictFifty,
         ShapeName::Large,
@@ -65,6 +71,8 @@ impl ShapeName {
             ShapeName::Ten => "ten",
             ShapeName::Fifty => "fifty",
             ShapeName::Thousand => "thousand",
+            ShapeName::WideOne => "wide-one",
+            ShapeName::WideTen => "wide-ten",
             ShapeName::StrictOne => "strict-one",
             ShapeName::StrictFifty => "strict-fifty",
             ShapeName::Large => "large",
@@ -111,6 +119,8 @@ impl Course {
                 Some(Course::of(options, 50, WINDOW))
             }
             ShapeName::Thousand => Some(Course::of(options, 1000, WINDOW)),
+            ShapeName::WideOne => Some(Course::of(options, 1, WIDE_WINDOW)),
+            ShapeName::WideTen => Some(Course::of(options, 10, WIDE_WINDOW / 4)),
             ShapeName::StrictOne => Some(part(Course::of(options, 1, 1), STRICT_ONE_PART)),
             ShapeName::StrictFifty => Some(part(Course::of(options, 50, 1), STRICT_PART)),
             ShapeName::Large => Some(Course { calldata: LARGE_BYTES, ..Course::of(options, 50, WINDOW) }),

@@ -51,6 +51,8 @@ fn every_shape_is_measured_and_all_intents_are_confirmed() {
         "ten",
         "fifty",
         "thousand",
+        "wide-one",
+        "wide-ten",
         "strict-one",
         "strict-fifty",
         "large",

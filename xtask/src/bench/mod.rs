@@ -12,9 +12,6 @@ use gapless_testbed::{Anvil, AnvilOptions, Mining, Options, Postgres};
 
 use crate::process::{cargo, exit_code, start_postgres, status, with_server};
 
-/// anvil's receipts get slow in bigger blocks.
-const ANVIL_BLOCK_TIME: Duration = Duration::from_millis(250);
-
 #[derive(Subcommand)]
 pub(crate) enum What {
     /// Measure the stores: accepts, commits and renewals per second
@@ -31,9 +28,12 @@ pub(crate) enum What {
     },
     /// Measure whole nodes: `gapless bench` with a durable private PostgreSQL server
     Load {
-        /// Use a private anvil with a block every 250 ms instead of the null chain
+        /// Use a private anvil instead of the null chain
         #[arg(long)]
         anvil: bool,
+        /// Milliseconds between blocks of anvil, whose receipts get slow in bigger blocks
+        #[arg(long, default_value_t = 250)]
+        anvil_block_ms: u64,
         /// Arguments for gapless bench
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
@@ -53,16 +53,18 @@ pub(crate) fn run(what: &What) -> Result<ExitCode> {
             Ok(exit_code(status(with_server(&mut bench("store", arguments), &server))?))
         }
         What::Watcher { arguments } => Ok(exit_code(status(&mut bench("watcher", arguments))?)),
-        What::Load { anvil, arguments } => load(*anvil, arguments),
+        What::Load { anvil, anvil_block_ms, arguments } => {
+            load(anvil.then(|| Duration::from_millis(*anvil_block_ms)), arguments)
+        }
         What::Check { update } => check::run(*update),
     }
 }
 
-fn load(anvil: bool, arguments: &[String]) -> Result<ExitCode> {
+fn load(anvil_block_time: Option<Duration>, arguments: &[String]) -> Result<ExitCode> {
     let server = durable_postgres()?;
     let mut command = gapless_bench(Some(&server));
-    let node = if anvil {
-        let options = AnvilOptions { mining: Mining::Every(ANVIL_BLOCK_TIME), ..AnvilOptions::default() };
+    let node = if let Some(block_time) = anvil_block_time {
+        let options = AnvilOptions { mining: Mining::Every(block_time), ..AnvilOptions::default() };
         let node = Anvil::start(options).context("cannot start anvil")?;
         command.args(["--rpc", &node.ws_url()]);
         Some(node)

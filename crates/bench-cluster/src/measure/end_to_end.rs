@@ -13,6 +13,8 @@ use crate::{LoadError, Row};
 
 /// Number of intents that a caller follows to their end, to measure the latency.
 const FOLLOWED: u64 = 50;
+/// Interval between reads of the newest block, as in the bare sender.
+const BLOCK_READS: Duration = Duration::from_millis(5);
 const BACKLOG: u64 = 100_000;
 const BACKLOG_QUICK: u64 = 2_000;
 /// With a backlog the windows fill up before the load is steady, so more intents than usual are sent.
@@ -130,6 +132,8 @@ async fn run(
         // An intent that is sent behind a backlog does not end in time.
         followed: if queued == 0 && course.behind == 0 { FOLLOWED } else { 0 },
         behind: course.behind,
+        // The null chain makes a block for every batch of sends, and reads of blocks would change the figures.
+        block_reads: (queued == 0 && !setup.chain.endpoint.is_null).then_some(BLOCK_READS),
         steady: if queued == 0 { STEADY } else { STEADY_LATE },
     };
     let tell = |done| bench.say(&format!("{shape}: {done} of {} confirmed", course.intents));
@@ -161,6 +165,9 @@ fn figures(row: &mut Row, setup: &BenchSetup, flowed: &Flowed) {
     row.plain(CONFIRMED, Some(count as f64 / took.as_secs_f64()), "/s");
     row.times("accept", flowed.accept);
     row.times("request → CONFIRMED", flowed.confirm);
+    if flowed.confirm_from_block.is_some() {
+        row.times("block → CONFIRMED", flowed.confirm_from_block);
+    }
     row.plain("CPU Gapless", cpu(&|sample| Some(sample.usage.nodes)), "µs each");
     row.plain("CPU database", cpu(&|sample| sample.usage.database), "µs each");
     row.plain("CPU chain", cpu(&|sample| sample.usage.chain), "µs each");

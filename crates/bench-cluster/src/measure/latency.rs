@@ -6,7 +6,7 @@ use gapless_domain::SubmitterId;
 use serde_json::{Value, json};
 
 use super::{Bench, p50};
-use crate::driver::{follow, hand_in};
+use crate::driver::{follow, hand_in, see_blocks};
 use crate::order::Orders;
 use crate::percentiles::Percentiles;
 use crate::rpc::{Rpc, number};
@@ -176,9 +176,10 @@ async fn time_confirmations(bench: &Bench<'_>, setup: &BenchSetup) -> Result<Row
             let view = follow(&mut connection, &id).await?;
             Ok::<_, LoadError>((view, Instant::now()))
         };
+        let mut record = |block, at| seen.push((block, at));
         let (view, at) = tokio::select! {
             confirmed = confirmed => confirmed?,
-            failed = see_blocks(&mut rpc, &mut seen) => return Err(failed),
+            failed = see_blocks(&mut rpc, LOOK_INTERVAL, &mut record) => return Err(failed),
         };
         // A read may have been interrupted in the middle of its answer.
         rpc = setup.chain.endpoint.connect().await?;
@@ -196,22 +197,6 @@ async fn time_confirmations(bench: &Bench<'_>, setup: &BenchSetup) -> Result<Row
     row.times("request → CONFIRMED", Percentiles::of(&from_request));
     row.plain("block time", Some(bench.options.block_time().as_secs_f64() * 1e3), "ms");
     Ok(row)
-}
-
-/// Records the arrival of each block. Ends only by an error.
-async fn see_blocks(rpc: &mut Rpc, seen: &mut Vec<(u64, Instant)>) -> LoadError {
-    loop {
-        match rpc.call("eth_blockNumber", json!([])).await {
-            Ok(head) => {
-                let head = number(&head).unwrap_or(0);
-                if seen.last().is_none_or(|(newest, _)| *newest < head) {
-                    seen.push((head, Instant::now()));
-                }
-            }
-            Err(error) => return error,
-        }
-        tokio::time::sleep(LOOK_INTERVAL).await;
-    }
 }
 
 /// Latency of one plain INSERT, measured in alternating rounds; none without a server.

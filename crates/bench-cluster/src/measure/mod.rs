@@ -98,6 +98,8 @@ impl Bench<'_> {
             | ShapeName::Ten
             | ShapeName::Fifty
             | ShapeName::Thousand
+            | ShapeName::WideOne
+            | ShapeName::WideTen
             | ShapeName::StrictOne
             | ShapeName::StrictFifty
             | ShapeName::Large

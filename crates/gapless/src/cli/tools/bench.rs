@@ -17,8 +17,8 @@ const MAX_SUBMITTERS: i64 = 10_000;
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     /// Shape to measure; may be repeated. Without it, all that are possible here: accepts, accept-latency,
-    /// broadcast-latency, confirm-latency, one, ten, fifty, thousand, strict-one, strict-fifty, large, backlog, open,
-    /// nodes, idle
+    /// broadcast-latency, confirm-latency, one, ten, fifty, thousand, wide-one, wide-ten, strict-one, strict-fifty,
+    /// large, backlog, open, nodes, idle
     #[arg(long, value_name = "NAME", value_parser = shape)]
     shape: Vec<ShapeName>,
     /// Custom shape: number of submitters

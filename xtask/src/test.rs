@@ -56,10 +56,11 @@ pub(crate) fn run(cargo_test: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The lean build compiles without warnings, and contains no EVM, no simulator and no load generator.
+/// The lean build compiles without warnings, starts, and contains no EVM, no simulator and no load generator.
 fn lean() -> Result<()> {
     let clippy = ["clippy", "--package", "gapless", "--bins"];
     run_command(cargo().args(clippy).args(LEAN).args(["--", "-D", "warnings"]))?;
+    run_command(cargo().args(["run", "--quiet", "--package", "gapless"]).args(LEAN).args(["--", "--help"]))?;
     let tree = ["tree", "--package", "gapless", "--edges", "normal", "--prefix", "none"];
     let output = cargo().args(tree).args(LEAN).output()?;
     ensure!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));

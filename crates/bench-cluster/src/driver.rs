@@ -135,10 +135,14 @@ impl Callers {
     /// Latencies of the followed intents from the first sight of their block. A block that the API reported before it
     /// was seen here counts as zero.
     fn latencies_from_blocks(&self) -> Vec<Duration> {
+        if self.blocks.borrow().is_empty() {
+            return Vec::new();
+        }
         let blocks = self.blocks.borrow();
         let seen = |block: u64| blocks.range(block..).next().map(|(_, at)| *at);
-        let confirmed = self.confirmed_in.borrow();
-        confirmed.iter().filter_map(|(block, at)| Some(at.saturating_duration_since(seen(*block)?))).collect()
+        let since =
+            |block: u64, at: Instant| seen(block).map_or(Duration::ZERO, |seen| at.saturating_duration_since(seen));
+        self.confirmed_in.borrow().iter().map(|(block, at)| since(*block, *at)).collect()
     }
 }
 

@@ -8,6 +8,7 @@ use crate::setup::Setting;
 const WINDOW: u32 = 256;
 /// The window of one account that fills blocks of a second.
 const WIDE_WINDOW: u32 = 2000;
+const WIDE_TIMES: u64 = 3;
 const LARGE_BYTES: usize = 4096;
 /// Limit of open intents without a backlog: enough for every window, and for the intents that end between two reads of
 /// progress.
@@ -109,6 +110,13 @@ impl Course {
         Course { setting, intents, calldata, open_max: room.clamp(OPEN_MIN, OPEN_MAX), behind: 0 }
     }
 
+    /// A course whose windows hold more than one block. More intents make the steady middle many blocks long.
+    fn wide(options: &Options, submitters: u32, window: u32) -> Self {
+        let course = Course::of(options, submitters, window);
+        let room = u64::from(submitters) * u64::from(window);
+        Course { intents: course.intents * WIDE_TIMES, open_max: room * 2, ..course }
+    }
+
     /// The course of an end-to-end shape; `None` for other shapes.
     pub(crate) fn named(options: &Options, shape: ShapeName) -> Option<Self> {
         let part = |course: Course, part: u64| Course { intents: (course.intents / part).max(1), ..course };
@@ -119,8 +127,8 @@ impl Course {
                 Some(Course::of(options, 50, WINDOW))
             }
             ShapeName::Thousand => Some(Course::of(options, 1000, WINDOW)),
-            ShapeName::WideOne => Some(Course::of(options, 1, WIDE_WINDOW)),
-            ShapeName::WideTen => Some(Course::of(options, 10, WIDE_WINDOW / 4)),
+            ShapeName::WideOne => Some(Course::wide(options, 1, WIDE_WINDOW)),
+            ShapeName::WideTen => Some(Course::wide(options, 10, WIDE_WINDOW / 4)),
             ShapeName::StrictOne => Some(part(Course::of(options, 1, 1), STRICT_ONE_PART)),
             ShapeName::StrictFifty => Some(part(Course::of(options, 50, 1), STRICT_PART)),
             ShapeName::Large => Some(Course { calldata: LARGE_BYTES, ..Course::of(options, 50, WINDOW) }),

@@ -5,8 +5,9 @@
 //! left out (P4). A block that does not fit ends the scan without a result: the lane asks again, and decides nothing
 //! meanwhile.
 //!
-//! A node whose endpoints lag does not scan: its head must be at or above the head that any node has saved. So an
-//! operator who sees a block as saved knows that no later `resync` overlooks it.
+//! A node whose endpoints lag does not scan: its head must be at or above the final block that any node has saved, and
+//! on the same chain. A node reports a block as final after it has saved the block. So an operator who sees a
+//! transaction as final knows that no later `resync` overlooks it.
 //!
 //! The request names a lower bound: a block that is known to lie below all wanted transactions. The bound counts only
 //! when the scan reaches it by its hash: after a reorg below a final block another block may have its number, and then
@@ -35,8 +36,8 @@ enum ScanError {
     NoChain,
     #[error("the account cannot be read")]
     NoAccount,
-    #[error("this node is at block {head}, and another node or an earlier process has saved block {saved}")]
-    BehindSaved { head: u64, saved: u64 },
+    #[error("this node is at block {head}, below the saved final block {saved}, or on another fork")]
+    WithoutSavedFinal { head: u64, saved: u64 },
     #[error("the saved head cannot be read: {0}")]
     Store(#[from] gapless_store::StoreError),
     #[error("the final block or its nonce is above that of the head")]
@@ -77,10 +78,12 @@ impl ChainDesk {
 
     async fn read_blocks(&self, submitter: &SubmitterId, request: ScanRequest) -> Result<ScanResult, ScanError> {
         let account = self.account(submitter).await.ok_or(ScanError::NoAccount)?;
-        let head = self.undisputed_status().ok_or(ScanError::NoChain)?.head;
-        let saved = self.heads.head(self.chain.id()).await?.map_or(0, |saved| saved.tail.last().number);
-        if saved > head.number {
-            return Err(ScanError::BehindSaved { head: head.number, saved });
+        let status = self.undisputed_status().ok_or(ScanError::NoChain)?;
+        let head = status.head;
+        let saved = self.heads.head(self.chain.id()).await?.and_then(|saved| saved.finalized);
+        let is_missing = |saved: &BlockRef| saved.number > head.number || status.facts.tail.contradicts(*saved);
+        if let Some(saved) = saved.filter(is_missing) {
+            return Err(ScanError::WithoutSavedFinal { head: head.number, saved: saved.number });
         }
         // An endpoint may be ahead of the watcher, and its count may include blocks above the head, which are not read.
         let at_head = self.chain.accounts(std::slice::from_ref(submitter), Some(head)).await?.pop();

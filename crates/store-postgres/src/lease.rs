@@ -150,8 +150,9 @@ pub(crate) async fn renew(store: &PgStore) -> Result<Renewal, StoreError> {
             let mine = session.client().query(&still, &[&owner, &duration, &skew]).await?;
             session.client().execute(&alive, &[&owner]).await?;
             let others = session.prepared(OTHERS).await?;
+            let received = store.notifier.peers().received();
             let others = session.client().query_one(&others, &[&owner, &forgotten]).await?;
-            store.notifier.set_alone(!others.get::<_, bool>(0));
+            store.notifier.peers().found(others.get(0), received);
             Ok((extended, mine))
         })
         .await?;

@@ -6,8 +6,7 @@
 //! missed.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gapless_domain::SubmitterId;
 use gapless_store::{StoreError, WakeBoard, Wakeup, Wakeups};
@@ -33,11 +32,49 @@ pub(crate) struct Notifier {
     here: Arc<Boards>,
     /// Wake-ups for other nodes, which the task sends.
     outbox: Arc<Boards>,
-    /// True while no other process exists: none was alive at the last renewal, and no notification came since. Then
-    /// nothing is sent, because a notification costs the server as much as a commit. A process that starts announces
-    /// itself.
-    alone: Arc<AtomicBool>,
+    peers: Arc<Peers>,
     task: JoinHandle<()>,
+}
+
+/// Whether other processes exist. A process that is alone sends no notification, because one costs the server as much
+/// as a commit. A process that starts announces itself.
+#[derive(Debug, Default)]
+pub(crate) struct Peers(Mutex<PeerState>);
+
+#[derive(Debug, Default)]
+struct PeerState {
+    /// No other process was alive at the last renewal, and no notification came since.
+    is_alone: bool,
+    /// Number of notifications from other processes.
+    received: u64,
+}
+
+impl Peers {
+    /// The number of notifications so far. A search for other processes begins with it.
+    pub(crate) fn received(&self) -> u64 {
+        self.state().received
+    }
+
+    /// The search that began at `received` found other processes or none. Another process may have announced itself
+    /// after the search has read the table; then this process is not alone.
+    pub(crate) fn found(&self, others: bool, received: u64) {
+        let mut state = self.state();
+        state.is_alone = !others && state.received == received;
+    }
+
+    fn receive(&self) {
+        let mut state = self.state();
+        state.is_alone = false;
+        state.received += 1;
+    }
+
+    fn is_alone(&self) -> bool {
+        self.state().is_alone
+    }
+
+    fn state(&self) -> MutexGuard<'_, PeerState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// One board for each channel.
@@ -57,12 +94,12 @@ impl Boards {
 impl Notifier {
     pub(crate) fn start(config: Config, options: PgOptions) -> Self {
         let (here, outbox) = (Arc::new(Boards::default()), Arc::new(Boards::default()));
-        let alone = Arc::new(AtomicBool::new(false));
+        let peers = Arc::new(Peers::default());
         let mut outgoing = PendingNotices { work: outbox.work.listen(), changed: outbox.changed.listen() };
-        let (incoming, unsent, company) = (Arc::clone(&here), Arc::clone(&outbox), Arc::clone(&alone));
+        let (incoming, unsent, known) = (Arc::clone(&here), Arc::clone(&outbox), Arc::clone(&peers));
         let keep_connected = async move {
             loop {
-                if let Err(error) = relay(&config, &options, &mut outgoing, &incoming, &company).await {
+                if let Err(error) = relay(&config, &options, &mut outgoing, &incoming, &known).await {
                     tracing::warn!(%error, "wake-up connection lost");
                     // Some wake-ups may have been taken from the outbox and not sent.
                     unsent.wake_all_lanes();
@@ -73,7 +110,7 @@ impl Notifier {
         };
         #[expect(clippy::disallowed_methods, reason = "the wake-up connection lives as long as its store")]
         let task = tokio::spawn(keep_connected);
-        Notifier { here, outbox, alone, task }
+        Notifier { here, outbox, peers, task }
     }
 
     pub(crate) fn wakeups(&self) -> Wakeups {
@@ -95,7 +132,7 @@ impl Notifier {
     }
 
     fn post(&self, lanes: BTreeSet<SubmitterId>, board: impl Fn(&Boards) -> &WakeBoard) {
-        let alone = self.alone.load(Ordering::SeqCst);
+        let alone = self.peers.is_alone();
         for lane in lanes {
             let wakeup = Wakeup::Lane(lane);
             board(&self.here).post(&wakeup);
@@ -105,8 +142,8 @@ impl Notifier {
         }
     }
 
-    pub(crate) fn set_alone(&self, alone: bool) {
-        self.alone.store(alone, Ordering::SeqCst);
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
     }
 
     pub(crate) fn wake_others(&self, lanes: BTreeSet<SubmitterId>) {
@@ -175,7 +212,7 @@ async fn relay(
     options: &PgOptions,
     outgoing: &mut PendingNotices,
     here: &Boards,
-    alone: &AtomicBool,
+    peers: &Peers,
 ) -> Result<(), StoreError> {
     let (session, mut incoming) = Session::open_listening(config, options).await?;
     let own_pid = within(options.call_timeout, "listening", async {
@@ -195,7 +232,7 @@ async fn relay(
             notification = incoming.recv() => match notification {
                 Some(notification) if notification.process_id() == own_pid => {}
                 Some(notification) => {
-                    alone.store(false, Ordering::SeqCst);
+                    peers.receive();
                     post(&notification, here);
                 }
                 None => return Ok(()),
@@ -213,5 +250,27 @@ fn post(notification: &Notification, here: &Boards) {
         Ok(lane) => board.post(&Wakeup::Lane(lane)),
         // The payload stands for all lanes, or comes from a newer release.
         Err(_) => board.post(&Wakeup::Everywhere),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_that_starts_during_the_search_is_not_overlooked() {
+        let peers = Peers::default();
+        assert!(!peers.is_alone(), "not known before the first renewal");
+        let received = peers.received();
+        peers.found(false, received);
+        assert!(peers.is_alone());
+        let received = peers.received();
+        peers.receive();
+        peers.found(false, received);
+        assert!(!peers.is_alone());
+        peers.found(false, peers.received());
+        assert!(peers.is_alone(), "the other process has ended");
+        peers.found(true, peers.received());
+        assert!(!peers.is_alone());
     }
 }

@@ -32,7 +32,7 @@ pub(crate) enum What {
         #[arg(long)]
         anvil: bool,
         /// Milliseconds between blocks of anvil, whose receipts get slow in bigger blocks
-        #[arg(long, default_value_t = 250)]
+        #[arg(long, default_value_t = 250, requires = "anvil", value_parser = clap::value_parser!(u64).range(1..))]
         anvil_block_ms: u64,
         /// Arguments for gapless bench
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

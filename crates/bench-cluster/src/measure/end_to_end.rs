@@ -124,16 +124,17 @@ async fn run(
     queued: u64,
 ) -> Result<Row, LoadError> {
     let options = bench.options;
+    // An intent that is sent behind a backlog does not end in time.
+    let followed = if queued == 0 && course.behind == 0 { FOLLOWED } else { 0 };
     let flow = Flow {
         first: queued,
         intents: course.intents,
         callers: options.callers,
         open_max: course.open_max,
-        // An intent that is sent behind a backlog does not end in time.
-        followed: if queued == 0 && course.behind == 0 { FOLLOWED } else { 0 },
+        followed,
         behind: course.behind,
         // The null chain makes a block for every batch of sends, and reads of blocks would change the figures.
-        block_reads: (queued == 0 && !setup.chain.endpoint.is_null).then_some(BLOCK_READS),
+        block_reads: (followed > 0 && !setup.chain.endpoint.is_null).then_some(BLOCK_READS),
         steady: if queued == 0 { STEADY } else { STEADY_LATE },
     };
     let tell = |done| bench.say(&format!("{shape}: {done} of {} confirmed", course.intents));

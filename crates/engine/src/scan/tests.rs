@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use gapless_chain::Chain;
 use gapless_domain::{
-    Amount, B256, Bytes, ChainFacts, EvmCall, Fees, Head, LeaseTerms, OwnerId, ProtectCode, Protection, SignedTx, Tail,
-    Tick, Timestamp, TxPlan,
+    Amount, B256, Bytes, ChainFacts, EvmCall, Fees, Head, LeaseTerms, NodeText, OwnerId, ProtectCode, Protection,
+    SignedTx, Tail, Tick, Timestamp, TxPlan,
 };
 use gapless_sim::testing::{PausedDriver, ScriptedChain};
 use gapless_store::{Heads, ManualClock, Model};
@@ -167,13 +167,14 @@ async fn scan_reads_nonce_at_its_own_head() {
 ///
 /// proves N17
 #[tokio::test(start_paused = true)]
-async fn node_behind_the_saved_head_does_not_scan() {
+async fn node_without_the_saved_final_block_does_not_scan() {
     let test = with_three_txs().await;
     let chain = test.chain.id().clone();
-    let save = async |height: u64| {
-        let links = test.chain.sent_by(&test.us, 0..=height).await.unwrap();
+    let save = async |final_number: u64| {
+        let links = test.chain.sent_by(&test.us, 0..=test.chain.height()).await.unwrap();
         let tail = Tail::of(links.into_iter().flatten().map(|block| block.link)).unwrap();
-        test.store.save_head(&chain, &Head { tail, finalized: None, genesis: None }).await.unwrap()
+        let finalized = tail.get(final_number).map(|link| link.block);
+        test.store.save_head(&chain, &Head { tail, finalized, genesis: None }).await.unwrap()
     };
     save(200).await;
     assert_eq!(test.scan(0, None).await.unwrap().sent.len(), 3);
@@ -183,6 +184,16 @@ async fn node_behind_the_saved_head_does_not_scan() {
     assert_eq!(test.scan(0, None).await, None);
     test.publish_status().await;
     assert_eq!(test.scan(0, None).await.unwrap().sent.len(), 4);
+    test.store.forget_head(&chain, &NodeText::new("operator"), "a test").await.unwrap();
+    let links = test.chain.sent_by(&test.us, 0..=201).await.unwrap();
+    let fork = links.into_iter().flatten().map(|block| match block.link.block.number {
+        201 => BlockLink { block: BlockRef { hash: B256::repeat_byte(7), ..block.link.block }, ..block.link },
+        _ => block.link,
+    });
+    let tail = Tail::of(fork).unwrap();
+    let finalized = Some(tail.last());
+    test.store.save_head(&chain, &Head { tail, finalized, genesis: None }).await.unwrap();
+    assert_eq!(test.scan(0, None).await, None, "the final block of another fork");
 }
 
 #[tokio::test(start_paused = true)]

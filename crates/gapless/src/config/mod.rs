@@ -71,13 +71,13 @@ pub(crate) struct Config {
     pub(crate) lane: LaneLimits,
     pub(crate) log: LogConfig,
     /// The policy of a submitter that has no section, as in `gapless dev`.
-    #[cfg_attr(not(feature = "tools"), expect(dead_code, reason = "the lean build has no `gapless dev`"))]
+    #[cfg_attr(not(any(test, feature = "tools")), expect(dead_code, reason = "the lean build has no `gapless dev`"))]
     pub(crate) policy: SubmitterPolicy,
     /// The webhook that decides about stuck intents.
     pub(crate) stuck_webhook: WebhookConfig,
     pub(crate) classify: Vec<OverrideRule>,
     /// The settings of a chain that has none of its own.
-    #[cfg_attr(not(feature = "tools"), expect(dead_code, reason = "the lean build has no `gapless dev`"))]
+    #[cfg_attr(not(any(test, feature = "tools")), expect(dead_code, reason = "the lean build has no `gapless dev`"))]
     chain_defaults: ChainDefaults,
     pub(crate) chains: Vec<ChainConfig>,
     pub(crate) submitters: Vec<SubmitterConfig>,

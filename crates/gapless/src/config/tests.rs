@@ -191,6 +191,7 @@ fn config_of_the_design_is_valid() {
     assert_eq!(config.chains[0].rpc, RpcConfig::default());
 }
 
+#[cfg(feature = "tools")]
 #[test]
 fn dev_config_is_valid() {
     let checked = from_sources(&[(TextSource::Default, dev::DEV_FILE)], Vec::new());

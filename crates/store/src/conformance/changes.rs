@@ -12,16 +12,25 @@ use crate::wake::{Wakeup, Wakeups};
 
 /// Listeners on the writing node and on another node.
 struct Listeners<'a> {
-    node: &'a Node,
+    nodes: [&'a Node; 2],
     inboxes: [Wakeups; 2],
 }
 
 impl Listeners<'_> {
+    /// Waits until each listener hears the other node. A store that connects its listener later reports all lanes
+    /// at that time, instead of the one that a test waits for.
+    async fn connect(&mut self) {
+        let [a, b] = self.nodes;
+        for (inbox, other) in self.inboxes.iter_mut().zip([b, a]) {
+            settle(other, inbox).await;
+        }
+    }
+
     /// Tells for both listeners whether the lane was reported since the last call.
     async fn reported(&mut self, lane: &SubmitterId) -> [bool; 2] {
         let mut reported = [false; 2];
         for (inbox, reported) in self.inboxes.iter_mut().zip(&mut reported) {
-            *reported = settle(self.node, inbox).await.contains(&Wakeup::Lane(lane.clone()));
+            *reported = settle(self.nodes[0], inbox).await.contains(&Wakeup::Lane(lane.clone()));
         }
         reported
     }
@@ -30,8 +39,8 @@ impl Listeners<'_> {
 pub(super) async fn change_wakes_waiters_on_every_node(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
-    let mut listeners = Listeners { node: &a, inboxes: [a.changes(), b.changes()] };
-    listeners.reported(&lane).await;
+    let mut listeners = Listeners { nodes: [&a, &b], inboxes: [a.changes(), b.changes()] };
+    listeners.connect().await;
 
     let ids = accept(&a, &lane, &["bound", "canceled"]).await;
     assert_eq!(listeners.reported(&lane).await, [true; 2], "accepted");
@@ -63,8 +72,8 @@ pub(super) async fn commit_sends_no_wakeup_for_work(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let ids = accept(&a, &lane, &["bound", "canceled"]).await;
-    let mut listeners = Listeners { node: &a, inboxes: [a.wakeups(), b.wakeups()] };
-    listeners.reported(&lane).await;
+    let mut listeners = Listeners { nodes: [&a, &b], inboxes: [a.wakeups(), b.wakeups()] };
+    listeners.connect().await;
     bind_next(&a, &lane).await;
     change(&a, &lane, ids[0], Transition::Acknowledge).await;
     a.cancel_queued(&[ids[1]]).await.unwrap();
@@ -75,8 +84,8 @@ pub(super) async fn call_without_change_wakes_no_waiter(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let id = bound(&a, &lane, "r").await.id;
-    let mut listeners = Listeners { node: &a, inboxes: [a.changes(), b.changes()] };
-    listeners.reported(&lane).await;
+    let mut listeners = Listeners { nodes: [&a, &b], inboxes: [a.changes(), b.changes()] };
+    listeners.connect().await;
 
     let made = attempt(nonce(0), 0, "bind");
     commit_done(&a, &lane, |commit| {

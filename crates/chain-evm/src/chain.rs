@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use gapless_chain::{
-    AccountView, Chain, ChainError, Classifier, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt, Revert,
-    SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    AccountView, Chain, ChainError, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt, Revert, SendAnswer,
+    SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
     Amount, BlockRef, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Outline, Permit, SignedPlan, SignedTx,
@@ -19,6 +19,7 @@ use gapless_domain::{
 use tokio::sync::watch;
 
 use crate::broadcast::{SendSettings, broadcast};
+use crate::classify::Classifier;
 use crate::endpoint::{Endpoint, EndpointParts, EndpointSettings, SharedState};
 use crate::endpoints::{Endpoints, LagLimits, failed};
 use crate::fees::{FeeOptions, Rollup};

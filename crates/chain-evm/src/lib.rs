@@ -2,6 +2,8 @@
 //!
 //! - [`EvmChain`] implements the contract of `gapless-chain`. It is created from [`EvmChainOptions`] and a list of
 //!   [`Signer`]s; no endpoint has to be up.
+//! - `classify` is the classifier of node errors: [`Classifier`] turns a [`NodeFailure`] into a verdict. Its tables have the
+//!   error texts of the clients, one table for each [`Family`].
 //! - `rpc` carries JSON-RPC over HTTP and WebSocket: batches, time-outs, bounds. It judges nothing.
 //! - `endpoint` is one endpoint: chain id, health, shown blocks, capabilities. `endpoints` chooses among several.
 //!   `read` has the reads.
@@ -12,14 +14,14 @@
 //! - `signer` has the keys: [`LocalSigner`] from memory, the environment, a mnemonic or a [`Keystore`] file.
 //!
 //! Architecture invariant: nothing in here chooses a nonce, bumps a price or decides the consequence of an answer for a
-//! lane. Every failure of an endpoint passes the one classifier of `gapless-chain`. Keys and URLs are never shown.
+//! lane. Every failure of an endpoint passes the one [`Classifier`]. Keys and URLs are never shown.
 
 mod authority;
 mod broadcast;
 mod chain;
+mod classify;
 mod endpoint;
 mod endpoints;
-mod family;
 mod fees;
 mod jitter;
 mod mempool;
@@ -33,6 +35,9 @@ mod transaction;
 
 pub use authority::authority;
 pub use chain::EvmChain;
+pub use classify::{
+    Classifier, Family, Method, NodeFailure, OverrideError, OverrideRule, Overrides, PatternError, UnknownTexts,
+};
 pub use fees::{FeeOptions, Rollup};
 pub use gapless_secret::{Secret, SecretError, SecretUrl, UrlError};
 pub use options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};

@@ -6,6 +6,7 @@
 mod oracle;
 mod pool;
 mod receipts;
+mod revert_reason;
 mod reverts;
 mod sent;
 

@@ -7,6 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gapless_chain::Reason;
 use gapless_domain::{
     Cancellation, CommandKind, FailReason, FinalFailure, LaneState, NewCommand, ProtectCode, StateName, SubmitterId,
     TxState,
@@ -66,7 +67,11 @@ async fn send_timeout_keeps_nonce_and_bytes() {
     let world = World::new(1).await;
     let node = world.node("a");
     world.chain.script(|script| {
-        script.sends.extend([ScriptedSend::TimeOut, ScriptedSend::TimeOut, ScriptedSend::Text("what is this")])
+        script.sends.extend([
+            ScriptedSend::TimeOut,
+            ScriptedSend::TimeOut,
+            ScriptedSend::Refused(Reason::Unrecognized, "what is this"),
+        ])
     });
     let ids = node.submit(&world.lanes[0], 0..1).await;
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
@@ -291,7 +296,9 @@ async fn rejected_intent_is_canceled_at_its_own_nonce() {
     let world = World::new(1).await;
     let node = world.node("a");
     world.chain.script(|script| {
-        script.sends.push_back(ScriptedSend::Text("intrinsic gas too low: gas 0, minimum needed 21000"))
+        script
+            .sends
+            .push_back(ScriptedSend::Refused(Reason::GasTooLow, "intrinsic gas too low: gas 0, minimum needed 21000"))
     });
     let ids = node.submit(&world.lanes[0], 0..2).await;
     until_all(&node.store, &ids[..1], StateName::Canceled, A_WHILE).await;

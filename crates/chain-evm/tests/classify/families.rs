@@ -1,11 +1,8 @@
 //! Families do not match texts of other families, and without a family nothing is guessed.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod support;
-
-use gapless_chain::{Family, Method, NodeFailure, Source, Verdict};
-use support::{classifier, rows};
+use crate::rows::{classifier, rows};
+use gapless_chain::{Source, Verdict};
+use gapless_chain_evm::{Family, Method, NodeFailure};
 
 /// The verdicts that are final for the lane. A wrong one costs money; any other wrong verdict costs time.
 fn is_final(verdict: Verdict) -> bool {

@@ -1,7 +1,7 @@
 //! Nethermind: `AcceptTxResult` as bare names until 1.31, `TxPoolErrorMessages` and `TxErrorMessages` since.
 
 use super::Table;
-use crate::reason::Reason::*;
+use gapless_chain::Reason::*;
 
 pub(crate) const NETHERMIND: &Table = &Table {
     name: "nethermind",

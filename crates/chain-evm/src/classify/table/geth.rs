@@ -1,7 +1,7 @@
 //! Geth: `core/error.go`, `core/txpool`, `core/types`, `internal/ethapi`. Much of the ecosystem uses these texts.
 
 use super::Table;
-use crate::reason::Reason::*;
+use gapless_chain::Reason::*;
 
 pub(crate) const GETH: &Table = &Table {
     name: "geth",

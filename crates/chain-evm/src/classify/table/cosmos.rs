@@ -1,7 +1,7 @@
 //! Chains on the Cosmos SDK. Its registered errors are at the end, after the wrapped detail ("…: insufficient fee").
 
 use super::Table;
-use crate::reason::Reason::*;
+use gapless_chain::Reason::*;
 
 pub(crate) const COSMOS: &Table = &Table {
     name: "cosmos",

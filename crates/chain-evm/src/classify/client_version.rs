@@ -1,6 +1,6 @@
 //! The client family of an endpoint, by its version text and its chain.
 
-use gapless_chain::Family;
+use super::family::Family;
 
 /// Dev nodes have their own error texts, whatever chain they simulate.
 const DEV_NODES: &[(&str, Family)] = &[

@@ -1,7 +1,7 @@
 //! The tables that map texts to reasons, family by family.
 //!
 //! A row is a reason with its patterns. Rows are tried from top to bottom, the table of a family before the tables that
-//! it shares ([`Family::tables`](crate::Family)), so special rows are above general ones. A pattern is the fixed part
+//! it shares ([`Family::tables`](super::Family)), so special rows are above general ones. A pattern is the fixed part
 //! of a client's message, without numbers and details, so that a suffix does not matter (C02).
 
 mod carrier;
@@ -17,7 +17,7 @@ mod other_chains;
 mod rollups;
 mod rust_clients;
 
-use crate::reason::Reason;
+use gapless_chain::Reason;
 
 /// A reason with its patterns.
 pub(crate) type Row = (Reason, &'static [&'static str]);

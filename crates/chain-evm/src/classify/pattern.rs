@@ -10,7 +10,7 @@
 //! That is less than a regular expression on purpose: an operator can read it, it cannot be slow, and it cannot match
 //! half a word.
 
-use crate::words::words;
+use super::words::words;
 
 const MAX_GAP: usize = 40;
 /// Each gap multiplies the positions that are tried.

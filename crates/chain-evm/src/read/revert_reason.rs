@@ -1,9 +1,8 @@
 //! Decoding the return value of a reverted transaction.
 
 use alloy_primitives::{Bytes, U256, hex};
+use gapless_chain::Revert;
 use gapless_domain::NodeText;
-
-use crate::contract::Revert;
 
 /// `Error(string)`, which `require(…, "text")` and `revert("text")` return.
 const ERROR: [u8; 4] = [0x08, 0xc3, 0x79, 0xa0];
@@ -30,33 +29,30 @@ const PLAIN_REVERT: &[&str] =
     &["execution reverted", "reverted", "revert", "vm execution error", "transaction reverted"];
 const OUT_OF_GAS_TEXTS: &[&str] = &["out of gas", "outofgas", "out-of-gas"];
 
-impl Revert {
-    /// The length to which the return value is cut. It is stored with the transaction, and a contract may return
-    /// megabytes.
-    pub const MAX_DATA_BYTES: usize = 16 << 10;
-    pub const OUT_OF_GAS: &str = "out of gas";
+/// The length to which the return value is cut. It is stored with the transaction, and a contract may return megabytes.
+const MAX_DATA_BYTES: usize = 16 << 10;
+pub(super) const OUT_OF_GAS: &str = "out of gas";
 
-    /// Decodes the return value of a reverted call. Without data there is no reason.
-    pub fn decode(data: Bytes) -> Self {
-        let reason = reason(&data).filter(|text| !text.is_empty());
-        let data = match data.get(..Self::MAX_DATA_BYTES) {
-            // A copy, so that the memory of the rest is released.
-            Some(kept) if data.len() > kept.len() => Bytes::copy_from_slice(kept),
-            _ => data,
-        };
-        Revert { reason: reason.map(|text| NodeText::new(&text)), data }
-    }
+/// Decodes the return value of a reverted call. Without data there is no reason.
+pub(super) fn decode_revert(data: Bytes) -> Revert {
+    let reason = reason(&data).filter(|text| !text.is_empty());
+    let data = match data.get(..MAX_DATA_BYTES) {
+        // A copy, so that the memory of the rest is released.
+        Some(kept) if data.len() > kept.len() => Bytes::copy_from_slice(kept),
+        _ => data,
+    };
+    Revert { reason: reason.map(|text| NodeText::new(&text)), data }
+}
 
-    /// A revert without a return value, from the text of a tracer or node: "out of gas", "invalid opcode: INVALID".
-    pub fn halted(text: &str) -> Self {
-        let plain = text.trim().trim_end_matches('.').to_ascii_lowercase();
-        let reason = if OUT_OF_GAS_TEXTS.iter().any(|words| plain.contains(words)) {
-            Some(Self::OUT_OF_GAS)
-        } else {
-            Some(text.trim()).filter(|_| !plain.is_empty() && !PLAIN_REVERT.contains(&plain.as_str()))
-        };
-        Revert { reason: reason.map(NodeText::new), data: Bytes::new() }
-    }
+/// A revert without a return value, from the text of a tracer or node: "out of gas", "invalid opcode: INVALID".
+pub(super) fn halted_revert(text: &str) -> Revert {
+    let plain = text.trim().trim_end_matches('.').to_ascii_lowercase();
+    let reason = if OUT_OF_GAS_TEXTS.iter().any(|words| plain.contains(words)) {
+        Some(OUT_OF_GAS)
+    } else {
+        Some(text.trim()).filter(|_| !plain.is_empty() && !PLAIN_REVERT.contains(&plain.as_str()))
+    };
+    Revert { reason: reason.map(NodeText::new), data: Bytes::new() }
 }
 
 fn reason(data: &[u8]) -> Option<String> {
@@ -110,7 +106,7 @@ mod tests {
     }
 
     fn of(data: &[u8]) -> Option<String> {
-        Revert::decode(Bytes::copy_from_slice(data)).reason.map(|reason| reason.to_string())
+        decode_revert(Bytes::copy_from_slice(data)).reason.map(|reason| reason.to_string())
     }
 
     #[test]
@@ -148,10 +144,8 @@ mod tests {
 
     #[test]
     fn return_value_is_cut_at_the_limit() {
-        for (given, kept) in
-            [(0, 0), (100, 100), (Revert::MAX_DATA_BYTES, Revert::MAX_DATA_BYTES), (1 << 20, Revert::MAX_DATA_BYTES)]
-        {
-            let revert = Revert::decode(vec![0xab; given].into());
+        for (given, kept) in [(0, 0), (100, 100), (MAX_DATA_BYTES, MAX_DATA_BYTES), (1 << 20, MAX_DATA_BYTES)] {
+            let revert = decode_revert(vec![0xab; given].into());
             assert_eq!(revert.data, Bytes::from(vec![0xab; kept]));
         }
     }
@@ -170,7 +164,7 @@ mod tests {
             ("VM execution error.", None),
             ("", None),
         ] {
-            let revert = Revert::halted(text);
+            let revert = halted_revert(text);
             assert_eq!(revert.reason.as_ref().map(NodeText::as_str), reason, "{text}");
             assert!(revert.data.is_empty());
         }

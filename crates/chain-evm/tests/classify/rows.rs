@@ -1,6 +1,7 @@
 //! Reads `node_errors.tsv`: texts of real clients with their expected outcomes.
 
-use gapless_chain::{Classified, Classifier, Family, Method, NodeFailure, Overrides};
+use gapless_chain::Classified;
+use gapless_chain_evm::{Classifier, Family, Method, NodeFailure, Overrides};
 
 pub(crate) struct Row {
     pub(crate) line: usize,
@@ -17,7 +18,6 @@ impl Row {
         classifier.classify(family, Method::of(&self.method), &NodeFailure::from_code(self.code, text))
     }
 
-    #[allow(dead_code, reason = "not every test file uses it")]
     pub(crate) fn family(&self) -> Option<Family> {
         Family::parse(&self.family)
     }
@@ -28,7 +28,7 @@ impl Row {
 }
 
 pub(crate) fn rows() -> Vec<Row> {
-    include_str!("../node_errors.tsv").lines().enumerate().skip(1).map(|(at, line)| row(at + 1, line)).collect()
+    include_str!("node_errors.tsv").lines().enumerate().skip(1).map(|(at, line)| row(at + 1, line)).collect()
 }
 
 pub(crate) fn classifier() -> Classifier {

@@ -1,7 +1,7 @@
 //! The relay of Hedera, frontier (Polkadot), monad, filecoin.
 
 use super::Table;
-use crate::reason::Reason::*;
+use gapless_chain::Reason::*;
 
 /// The JSON-RPC relay of the Hedera consensus nodes.
 pub(crate) const HEDERA: &Table = &Table {

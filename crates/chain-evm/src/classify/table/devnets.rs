@@ -1,7 +1,7 @@
 //! Development chains: anvil, hardhat, ganache.
 
 use super::Table;
-use crate::reason::Reason::*;
+use gapless_chain::Reason::*;
 
 pub(crate) const ANVIL: &Table = &Table {
     name: "anvil",

@@ -6,20 +6,20 @@
 //!
 //! Without a family the tables of all clients are used, and their answer counts only if all that match agree.
 //!
-//! The accuracy on new texts was measured once, with every fifth row of `tests/node_errors.tsv` unread while the tables
-//! were written. The figures are in `tests/table.rs`.
+//! The accuracy on new texts was measured once, with every fifth row of `tests/classify/node_errors.tsv` unread while
+//! the tables were written. The figures are in `tests/classify/table.rs`.
 
 use std::collections::BTreeMap;
 
-use crate::classified::{Classified, Source};
-use crate::failure::{Method, NodeFailure};
-use crate::family::Family;
-use crate::overrides::Overrides;
-use crate::pattern::{Pattern, PatternError};
-use crate::reason::Reason;
-use crate::revert::revert_data;
-use crate::table::{CARRIER, EXECUTION, LOOSE, REVERTS, Table, WRAPPERS};
-use crate::words::{inner_messages, words};
+use gapless_chain::{Classified, Reason, Source};
+
+use super::failure::{Method, NodeFailure};
+use super::family::Family;
+use super::overrides::Overrides;
+use super::pattern::{Pattern, PatternError};
+use super::revert_data::revert_data;
+use super::table::{CARRIER, EXECUTION, LOOSE, REVERTS, Table, WRAPPERS};
+use super::words::{inner_messages, words};
 
 #[derive(Clone, Debug)]
 pub struct Classifier {
@@ -63,7 +63,7 @@ impl Classifier {
     pub fn classify(&self, family: Option<Family>, method: Method, failure: &NodeFailure<'_>) -> Classified {
         let whole = self.message(failure.text());
         if let Some((position, verdict)) = self.overrides.find(family, &whole.words, whole.start) {
-            let known = Classified::of(Reason::Override, Source::Override(position), failure);
+            let known = Classified::new(Reason::Override, Source::Override(position), failure.text());
             return Classified { verdict, ..known };
         }
         let found = match failure {
@@ -74,7 +74,7 @@ impl Classifier {
         match found {
             Some(found) => {
                 let source = Source::Table { table: found.table, pattern: found.pattern };
-                let classified = Classified::of(found.reason, source, failure);
+                let classified = Classified::new(found.reason, source, failure.text());
                 let data = if let NodeFailure::Answer { data, .. } = failure { *data } else { None };
                 match found.reason {
                     Reason::Reverted => Classified { revert_data: revert_data(data, failure.text()), ..classified },
@@ -165,7 +165,7 @@ fn without_text(method: Method, failure: &NodeFailure<'_>) -> Classified {
         }
         NodeFailure::Answer { .. } => (Reason::Unrecognized, Source::NoRule),
     };
-    let classified = Classified::of(reason, source, failure);
+    let classified = Classified::new(reason, source, failure.text());
     match *failure {
         NodeFailure::Answer { data, text, .. } if reason == Reason::Reverted => {
             Classified { revert_data: revert_data(data, text), ..classified }
@@ -209,7 +209,7 @@ fn compile(table: &'static Table) -> Result<Vec<CompiledRow>, PatternError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::GETH;
+    use crate::classify::table::GETH;
 
     /// A text that a pattern matches.
     fn example(pattern: &str) -> String {

@@ -2,7 +2,7 @@
 //! of the families: the text of a library quotes or replaces the text of the node.
 
 use super::Table;
-use crate::reason::Reason::*;
+use gapless_chain::Reason::*;
 
 pub(crate) const LOOSE: &Table = &Table {
     name: "loose",

@@ -1,7 +1,7 @@
 //! Texts of the EVM, common to all clients.
 
 use super::Table;
-use crate::reason::Reason::*;
+use gapless_chain::Reason::*;
 
 /// Matched before all other tables and on every method. A text of a contract follows these words, and it may be
 /// anything, even "already known".

@@ -1,14 +1,11 @@
 //! Variations of known texts: wrapped, in capitals, with other numbers; and garbage.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod support;
-
 use std::sync::LazyLock;
 
-use gapless_chain::{Classifier, Family, Method, NodeFailure, Verdict};
+use crate::rows::{Row, classifier, rows};
+use gapless_chain::Verdict;
+use gapless_chain_evm::{Classifier, Family, Method, NodeFailure};
 use proptest::prelude::*;
-use support::{Row, classifier, rows};
 
 static CLASSIFIER: LazyLock<Classifier> = LazyLock::new(classifier);
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(rows);

@@ -11,11 +11,7 @@
 //! A second probe had 206 similar texts, written from memory after these corrections: 193 were right, 12 `Unknown`, and
 //! one `Rejected` that should have been `Unknown` (kaia's "gas limit reached", a full block). All are corrected.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod support;
-
-use support::{classifier, rows};
+use crate::rows::{classifier, rows};
 
 /// proves C02
 #[test]

@@ -1,7 +1,7 @@
 //! Texts of geth forks, besides those of geth.
 
 use super::Table;
-use crate::reason::Reason::*;
+use gapless_chain::Reason::*;
 
 /// The sequencer and forwarder of Nitro, and the remaining result codes of classic Arbitrum.
 pub(crate) const ARBITRUM: &Table = &Table {

@@ -1,7 +1,8 @@
 //! Client families and their tables.
 
-use crate::table::{self, Table};
 use gapless_domain::names;
+
+use super::table::{self, Table};
 
 names! {
     /// The origin of an answer: a client, a chain whose clients share their texts, or (from `alchemy` on) a provider

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::classified::Classified;
-use crate::verdict::Verdict;
-use crate::words::words;
+use gapless_chain::{Classified, Verdict};
+
+use super::words::words;
 
 /// Counters by shape. The shape of a text is its words with each number as `#`, so that nonces and addresses make no
 /// new entries.

@@ -2,7 +2,7 @@
 //! after the tables of the family.
 
 use super::Table;
-use crate::reason::Reason::*;
+use gapless_chain::Reason::*;
 
 /// Prefixes that libraries and servers add to a message. They are skipped before a `^`.
 pub(crate) const WRAPPERS: &[&str] = &[

@@ -1,8 +1,9 @@
 //! The operator's own patterns (C07).
 
-use crate::family::Family;
-use crate::pattern::{Pattern, PatternError};
-use crate::verdict::Verdict;
+use gapless_chain::Verdict;
+
+use super::family::Family;
+use super::pattern::{Pattern, PatternError};
 
 /// One override as the config gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]

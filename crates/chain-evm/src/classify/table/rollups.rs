@@ -1,7 +1,7 @@
 //! Rollups with nodes of their own: zksync, polygon zkevm.
 
 use super::Table;
-use crate::reason::Reason::*;
+use gapless_chain::Reason::*;
 
 /// `SubmitTxError` and `SerializationTransactionError`.
 pub(crate) const ZKSYNC: &Table = &Table {

@@ -1,12 +1,10 @@
 //! The statements about single texts (C02 to C07, S06, S08).
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::sync::LazyLock;
 
-use gapless_chain::{
-    Classified, Classifier, Family, Method, NodeFailure, OverrideError, OverrideRule, Overrides, Reason, Source,
-    UnknownTexts, Verdict,
+use gapless_chain::{Classified, Reason, Source, Verdict};
+use gapless_chain_evm::{
+    Classifier, Family, Method, NodeFailure, OverrideError, OverrideRule, Overrides, UnknownTexts,
 };
 use gapless_domain::SendOutcome;
 

@@ -1,7 +1,7 @@
 //! Besu and linea, erigon, openethereum, gnosis.
 
 use super::Table;
-use crate::reason::Reason::*;
+use gapless_chain::Reason::*;
 
 /// `RpcErrorType`, and the details of `TransactionInvalidReason` that newer versions and plugins print.
 pub(crate) const BESU: &Table = &Table {

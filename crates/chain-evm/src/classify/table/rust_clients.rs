@@ -1,7 +1,7 @@
 //! Revm, which reth, anvil, hardhat and op-reth run, and texts of reth and its forks besides those of geth.
 
 use super::Table;
-use crate::reason::Reason::*;
+use gapless_chain::Reason::*;
 
 /// The `Display` texts of `InvalidTransaction`.
 pub(crate) const REVM: &Table = &Table {

@@ -4,7 +4,7 @@
 
 mod support;
 
-use gapless_chain::{Chain as _, Header, HeaderAt, Verdict};
+use gapless_chain::{ChainPricer as _, ChainReader as _, Header, HeaderAt, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
 use gapless_devchain::{CallFilter, DevChain, Fault, Genesis};

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use gapless_chain::{Chain as _, HeaderAt, Verdict};
+use gapless_chain::{ChainPricer as _, ChainReader as _, HeaderAt, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_devchain::null::{NullChain, NullOptions};
 use gapless_domain::{EvmCall, Fees, Nonce, SignedTx, TxPlan};

@@ -1,6 +1,7 @@
 //! The contract of a chain, and the neutral verdicts on the answers of its nodes (DESIGN §7).
 //!
-//! - [`Chain`] is the contract. Adapters (`chain-evm`) implement it; the engine uses nothing else.
+//! - [`Chain`] is the contract, in three roles: [`ChainReader`], [`ChainPricer`] and [`ChainSender`]. Adapters
+//!   (`chain-evm`) implement it; the engine uses nothing else.
 //! - [`Classified`] is the meaning of an answer: a [`Verdict`] for the next step, and its [`Reason`]. An adapter maps
 //!   the errors of its nodes to reasons. [`Reason::verdict`] maps reasons to verdicts, once for all chains.
 //! - [`mempool_signal`] combines the mempool states of several endpoints.
@@ -16,8 +17,8 @@ mod verdict;
 
 pub use classified::{Classified, Source};
 pub use contract::{
-    AccountView, Chain, ChainError, EndpointHealth, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt, Revert,
-    SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    AccountView, Chain, ChainError, ChainPricer, ChainReader, ChainSender, EndpointHealth, EndpointStatus, FeeQuote,
+    Header, HeaderAt, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 pub use mempool::{PoolView, mempool_signal};
 pub use reason::Reason;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use gapless_chain::{
-    AccountView, Chain, ChainError, EndpointHealth, EndpointStatus, FeeQuote, Header, HeaderAt, Reason, Receipt,
-    Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    AccountView, Chain, ChainError, ChainPricer, ChainReader, ChainSender, EndpointHealth, EndpointStatus, FeeQuote,
+    Header, HeaderAt, Reason, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
     Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, NodeText, Nonce, OwnerId,
@@ -338,49 +338,9 @@ fn nonce(count: u64) -> Nonce {
 }
 
 #[async_trait]
-impl Chain for ChainClient {
+impl ChainReader for ChainClient {
     fn id(&self) -> &ChainId {
         &self.world.id
-    }
-
-    async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
-        let (from, call) = (from.clone(), call.clone());
-        self.read(move |chain| chain.estimate(&from, &call, at)).await
-    }
-
-    async fn quote(&self) -> Result<FeeQuote, ChainError> {
-        let head = self.read(|chain| chain.head_header()).await?;
-        Ok(quote_at(&head))
-    }
-
-    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
-        if permit.lease().submitter() != &plan.submitter {
-            return Err(SignError::Refused(format!("a permit for {}", permit.lease().submitter())));
-        }
-        if !plan.call.access_list.is_empty() || !plan.call.authorizations.is_empty() {
-            return Err(SignError::Refused("the simulator supports no access lists and no authorizations".to_owned()));
-        }
-        let signed = signed::sign(plan);
-        match self.world.enter(|state, _| state.learn(&signed.raw)) {
-            Some(_) => Ok(signed),
-            None => Err(SignError::NoKey(plan.submitter.clone())),
-        }
-    }
-
-    fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
-        let read = signed::read_signed(raw)?;
-        if read.plan.submitter.chain() != &self.world.id {
-            return Err(UnreadableTx(NodeText::new("the transaction is for another chain")));
-        }
-        Ok(read)
-    }
-
-    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
-        super::sends::broadcast(self, txs).await
-    }
-
-    async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
-        super::diagnose::diagnose(self, account, asked).await
     }
 
     async fn head(&self) -> Result<Header, ChainError> {
@@ -488,6 +448,55 @@ impl Chain for ChainClient {
             }
         };
         tracked.iter().enumerate().map(status).collect()
+    }
+}
+
+#[async_trait]
+impl ChainPricer for ChainClient {
+    async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
+        let (from, call) = (from.clone(), call.clone());
+        self.read(move |chain| chain.estimate(&from, &call, at)).await
+    }
+
+    async fn quote(&self) -> Result<FeeQuote, ChainError> {
+        let head = self.read(|chain| chain.head_header()).await?;
+        Ok(quote_at(&head))
+    }
+}
+
+#[async_trait]
+impl ChainSender for ChainClient {
+    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
+        super::sends::broadcast(self, txs).await
+    }
+
+    async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
+        super::diagnose::diagnose(self, account, asked).await
+    }
+}
+
+#[async_trait]
+impl Chain for ChainClient {
+    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
+        if permit.lease().submitter() != &plan.submitter {
+            return Err(SignError::Refused(format!("a permit for {}", permit.lease().submitter())));
+        }
+        if !plan.call.access_list.is_empty() || !plan.call.authorizations.is_empty() {
+            return Err(SignError::Refused("the simulator supports no access lists and no authorizations".to_owned()));
+        }
+        let signed = signed::sign(plan);
+        match self.world.enter(|state, _| state.learn(&signed.raw)) {
+            Some(_) => Ok(signed),
+            None => Err(SignError::NoKey(plan.submitter.clone())),
+        }
+    }
+
+    fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
+        let read = signed::read_signed(raw)?;
+        if read.plan.submitter.chain() != &self.world.id {
+            return Err(UnreadableTx(NodeText::new("the transaction is for another chain")));
+        }
+        Ok(read)
     }
 }
 

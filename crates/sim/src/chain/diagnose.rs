@@ -1,7 +1,7 @@
 //! The nonces that the pools of the endpoints show, from the answers that arrive.
 
 use futures_util::future::join_all;
-use gapless_chain::{Chain as _, EndpointHealth, PoolView, Reason, mempool_signal};
+use gapless_chain::{ChainReader as _, EndpointHealth, PoolView, Reason, mempool_signal};
 use gapless_domain::{B256, DiagnoseRequest, MempoolSignal, SubmitterId};
 
 use super::client::{ChainClient, EndpointChain, EndpointResult};

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_chain::{
-    AccountView, Chain, ChainError, Classified, EndpointStatus, FeeQuote, Header, HeaderAt, Reason, Receipt, Revert,
-    SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted, mempool_signal,
+    AccountView, Chain, ChainError, ChainPricer, ChainReader, ChainSender, Classified, EndpointStatus, FeeQuote,
+    Header, HeaderAt, Reason, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    mempool_signal,
 };
 use gapless_domain::{
     Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, Nonce, Permit, SignedPlan,
@@ -340,47 +341,9 @@ impl ScriptedChain {
 }
 
 #[async_trait]
-impl Chain for ScriptedChain {
+impl ChainReader for ScriptedChain {
     fn id(&self) -> &ChainId {
         &self.shared.id
-    }
-
-    async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
-        let reverted = RequestFailure::reverted("no");
-        let is_reverted = self.scripted().estimate_reverts;
-        let estimate = || if is_reverted { Err(reverted) } else { self.ask(|chain| chain.estimate(from, call, at)) };
-        self.count("estimate_gas").and_then(|()| estimate()).map_err(|failure| error(&failure))
-    }
-
-    async fn quote(&self) -> Result<FeeQuote, ChainError> {
-        let head = self.count("quote").and_then(|()| self.ask(|chain| chain.head_header()));
-        head.map(|head| quote_at(&head)).map_err(|failure| error(&failure))
-    }
-
-    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
-        if permit.lease().submitter() != &plan.submitter {
-            return Err(SignError::Refused(format!("a permit for {}", permit.lease().submitter())));
-        }
-        Ok(signed::sign(plan))
-    }
-
-    fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
-        signed::read_signed(raw)
-    }
-
-    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
-        let reached = self.count("broadcast");
-        let send = |tx: &SignedTx| match reached.clone().and_then(|()| self.send(tx)) {
-            Ok(hash) => Classified::answered(tx.hash, hash).into(),
-            Err(failure) => failure.classified().into(),
-        };
-        txs.iter().map(send).collect()
-    }
-
-    async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
-        let pool_views = self.count("diagnose").and_then(|()| self.ask(|chain| chain.pool_views(account, asked)));
-        let Ok(pool_views) = pool_views else { return vec![MempoolSignal::Unknown; asked.len()] };
-        asked.iter().zip(pool_views).map(|(request, pool_view)| mempool_signal(request.nonce, &[pool_view])).collect()
     }
 
     async fn head(&self) -> Result<Header, ChainError> {
@@ -495,6 +458,53 @@ impl Chain for ScriptedChain {
 
     fn endpoints(&self) -> Vec<EndpointStatus> {
         Vec::new()
+    }
+}
+
+#[async_trait]
+impl ChainPricer for ScriptedChain {
+    async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
+        let reverted = RequestFailure::reverted("no");
+        let is_reverted = self.scripted().estimate_reverts;
+        let estimate = || if is_reverted { Err(reverted) } else { self.ask(|chain| chain.estimate(from, call, at)) };
+        self.count("estimate_gas").and_then(|()| estimate()).map_err(|failure| error(&failure))
+    }
+
+    async fn quote(&self) -> Result<FeeQuote, ChainError> {
+        let head = self.count("quote").and_then(|()| self.ask(|chain| chain.head_header()));
+        head.map(|head| quote_at(&head)).map_err(|failure| error(&failure))
+    }
+}
+
+#[async_trait]
+impl ChainSender for ScriptedChain {
+    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
+        let reached = self.count("broadcast");
+        let send = |tx: &SignedTx| match reached.clone().and_then(|()| self.send(tx)) {
+            Ok(hash) => Classified::answered(tx.hash, hash).into(),
+            Err(failure) => failure.classified().into(),
+        };
+        txs.iter().map(send).collect()
+    }
+
+    async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
+        let pool_views = self.count("diagnose").and_then(|()| self.ask(|chain| chain.pool_views(account, asked)));
+        let Ok(pool_views) = pool_views else { return vec![MempoolSignal::Unknown; asked.len()] };
+        asked.iter().zip(pool_views).map(|(request, pool_view)| mempool_signal(request.nonce, &[pool_view])).collect()
+    }
+}
+
+#[async_trait]
+impl Chain for ScriptedChain {
+    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
+        if permit.lease().submitter() != &plan.submitter {
+            return Err(SignError::Refused(format!("a permit for {}", permit.lease().submitter())));
+        }
+        Ok(signed::sign(plan))
+    }
+
+    fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
+        signed::read_signed(raw)
     }
 }
 

@@ -22,6 +22,7 @@ use crate::broadcast::{SendSettings, broadcast};
 use crate::classify::Classifier;
 use crate::endpoint::{Endpoint, EndpointParts, EndpointSettings, SharedState};
 use crate::endpoints::{Endpoints, LagLimits, failed};
+use crate::estimates::Estimates;
 use crate::fees::{FeeOptions, Rollup};
 use crate::mempool;
 use crate::options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
@@ -42,6 +43,7 @@ pub struct EvmChain {
     endpoints: Endpoints,
     pricing: FeeOptions,
     data_fees: DataFees,
+    estimates: Estimates,
     signers: HashMap<Address, Arc<dyn Signer>>,
     heads: HeadNotifications,
 }
@@ -119,6 +121,7 @@ impl EvmChain {
             number,
             sending,
             endpoints: Endpoints::new(list, lag),
+            estimates: Estimates::new(options.fees.rollup == Rollup::Arbitrum),
             pricing: options.fees,
             data_fees: DataFees::default(),
             signers: by_address,
@@ -259,9 +262,11 @@ impl ChainReader for EvmChain {
 
 #[async_trait]
 impl ChainPricer for EvmChain {
-    async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
-        let from = self.address_of(from)?;
-        self.endpoints.read(|endpoint| async move { read::estimate_gas(&endpoint, from, call, at).await }).await
+    async fn estimate_gas(&self, from: &SubmitterId, calls: &[&EvmCall], at: BlockRef) -> Vec<Result<u64, ChainError>> {
+        match self.address_of(from) {
+            Ok(from) => self.estimates.of(&self.endpoints, from, calls, at).await,
+            Err(error) => vec![Err(error); calls.len()],
+        }
     }
 
     async fn quote(&self) -> Result<FeeQuote, ChainError> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use gapless_chain::{ChainError, ChainPricer, FeeQuote, Verdict};
 use gapless_domain::{
-    B256, BlockRef, NodeText, PrepareFailure, PrepareKey, PrepareRequest, Prepared, SubmitterId, Tick,
+    B256, BlockRef, EvmCall, NodeText, PrepareFailure, PrepareKey, PrepareRequest, Prepared, SubmitterId, Tick,
 };
 use tokio::sync::Mutex;
 
@@ -74,22 +74,53 @@ impl Prices {
         submitter: &SubmitterId,
         requests: Vec<PrepareRequest>,
     ) -> Vec<(PrepareKey, Result<Prepared, PrepareFailure>)> {
-        let all = requests.iter().map(async |request| (request.key, self.prepare_one(submitter, request).await));
+        let Some(head) = self.status().map(|status| status.head) else {
+            let unread = || PrepareFailure::Unavailable(NodeText::new("this node has not read the chain yet"));
+            return requests.into_iter().map(|request| (request.key, Err(unread()))).collect();
+        };
+        let limits = self.gas_limits(submitter, &requests, head).await;
+        let all = requests.iter().zip(limits).map(async |(request, limit)| {
+            let prepared = match limit {
+                Ok(gas_limit) => self.priced(request, gas_limit, head).await,
+                Err(failure) => Err(failure),
+            };
+            (request.key, prepared)
+        });
         join_all(all).await
     }
 
-    async fn prepare_one(&self, submitter: &SubmitterId, request: &PrepareRequest) -> Result<Prepared, PrepareFailure> {
-        let Some(status) = self.status() else {
-            return Err(PrepareFailure::Unavailable(NodeText::new("this node has not read the chain yet")));
+    /// The gas limit of each request: the caller's own, or by an estimate. All estimates are asked for at once.
+    async fn gas_limits(
+        &self,
+        submitter: &SubmitterId,
+        requests: &[PrepareRequest],
+        head: BlockRef,
+    ) -> Vec<Result<u64, PrepareFailure>> {
+        let unlimited = requests.iter().map(|request| &request.call).filter(|call| call.gas_limit.is_none());
+        let unlimited: Vec<&EvmCall> = unlimited.collect();
+        let mut estimates = match unlimited.is_empty() {
+            true => Vec::new(),
+            false => self.pricer.estimate_gas(submitter, &unlimited, head).await,
+        }
+        .into_iter();
+        let missing = || PrepareFailure::Unavailable(NodeText::new("the chain returned no estimate"));
+        let limit = |request: &PrepareRequest| match request.call.gas_limit {
+            Some(limit) => Ok(limit),
+            None => match estimates.next() {
+                Some(Ok(estimate)) => Ok(self.gas.limit(estimate)),
+                Some(Err(error)) => Err(self.estimate_failure(error, head)),
+                None => Err(missing()),
+            },
         };
-        let head = status.head;
-        let gas_limit = match request.call.gas_limit {
-            Some(limit) => limit,
-            None => {
-                let estimate = self.pricer.estimate_gas(submitter, &request.call, head).await;
-                self.gas.limit(estimate.map_err(|error| self.estimate_failure(error, head))?)
-            }
-        };
+        requests.iter().map(limit).collect()
+    }
+
+    async fn priced(
+        &self,
+        request: &PrepareRequest,
+        gas_limit: u64,
+        head: BlockRef,
+    ) -> Result<Prepared, PrepareFailure> {
         let failed = |error| prepare_failure(error, head);
         let (fees, base_fee) = match request.call.fees {
             Some(fees) => (fees, 0),

@@ -321,6 +321,18 @@ async fn equal_payloads_are_two_transactions() {
     assert_eq!(world.chain.mined(lane).len(), 2);
 }
 
+/// Before batches, 1,000 intents cost 1,000 requests for estimates.
+#[tokio::test(start_paused = true)]
+async fn estimates_of_one_batch_are_one_request() {
+    let world = World::new(1).await.window(64);
+    let node = world.node("a");
+    let lane = &world.lanes[0];
+    let ids = node.accept((0..1000).map(|n| intent(lane, &format!("r{n}"))).collect()).await;
+    until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(120)).await;
+    let requests = world.chain.requests("estimate_gas");
+    assert!((1..=100).contains(&requests), "{requests} requests for 1000 intents");
+}
+
 /// An intent with a gas limit costs one send. Every other request is shared by all intents, and its number depends on
 /// blocks and time.
 #[tokio::test(start_paused = true)]

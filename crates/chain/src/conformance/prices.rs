@@ -1,10 +1,16 @@
 //! Quotes and estimates.
 
-use gapless_domain::{Speed, TxPlan};
+use gapless_domain::{BlockRef, EvmCall, Speed, TxPlan};
 
 use super::Harness;
-use super::fixtures::{account, head, max_price, mine, transfer};
+use super::fixtures::{Account, account, head, max_price, mine, transfer};
+use crate::contract::ChainError;
 use crate::verdict::Verdict;
+
+async fn estimate(account: &Account<'_>, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
+    let [gas] = account.harness.chain().estimate_gas(&account.id, &[call], at).await.try_into().unwrap();
+    gas
+}
 
 pub(super) async fn quote_is_above_zero_and_grows_with_speed(harness: &dyn Harness) {
     head(harness).await;
@@ -17,7 +23,7 @@ pub(super) async fn quote_is_above_zero_and_grows_with_speed(harness: &dyn Harne
 pub(super) async fn estimate_of_a_transfer_is_enough_gas(harness: &dyn Harness) {
     let account = account(harness).await;
     let at = head(harness).await.block;
-    let gas_limit = harness.chain().estimate_gas(&account.id, &transfer(), at).await.unwrap();
+    let gas_limit = estimate(&account, &transfer(), at).await.unwrap();
     assert!(gas_limit > 0);
     let tx = account.accepted(&TxPlan { gas_limit, ..account.plan(0) }).await;
     mine(harness).await;
@@ -28,6 +34,16 @@ pub(super) async fn estimate_of_a_revert_is_reverted(harness: &dyn Harness) {
     let account = account(harness).await;
     let call = harness.reverting_call(&account.id).await;
     let at = head(harness).await.block;
-    let error = harness.chain().estimate_gas(&account.id, &call, at).await.unwrap_err();
+    let error = estimate(&account, &call, at).await.unwrap_err();
     assert_eq!(error.classified.verdict, Verdict::Reverted, "{error}");
+}
+
+pub(super) async fn estimates_are_answered_in_order(harness: &dyn Harness) {
+    let account = account(harness).await;
+    let reverts = harness.reverting_call(&account.id).await;
+    let at = head(harness).await.block;
+    let calls = [&transfer(), &reverts, &transfer()];
+    let answers = harness.chain().estimate_gas(&account.id, &calls, at).await;
+    let has_gas: Vec<bool> = answers.iter().map(Result::is_ok).collect();
+    assert_eq!(has_gas, [true, false, true], "{answers:?}");
 }

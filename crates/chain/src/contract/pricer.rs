@@ -10,9 +10,9 @@ use super::ChainError;
 /// Prices of one chain. Failures here happen before a nonce is bound.
 #[async_trait]
 pub trait ChainPricer: Send + Sync + fmt::Debug {
-    /// The gas of a call, executed on top of `at`. The verdict `Reverted` is about the call. Any other verdict means
-    /// that the gas is unknown.
-    async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError>;
+    /// The gas of each call, executed on top of `at`, independently of the other calls. The verdict `Reverted` is about
+    /// the call. Any other verdict means that the gas is unknown.
+    async fn estimate_gas(&self, from: &SubmitterId, calls: &[&EvmCall], at: BlockRef) -> Vec<Result<u64, ChainError>>;
 
     /// The price of inclusion at the newest block. It is read once for each head and shared by all lanes.
     async fn quote(&self) -> Result<FeeQuote, ChainError>;

@@ -453,9 +453,12 @@ impl ChainReader for ChainClient {
 
 #[async_trait]
 impl ChainPricer for ChainClient {
-    async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
-        let (from, call) = (from.clone(), call.clone());
-        self.read(move |chain| chain.estimate(&from, &call, at)).await
+    async fn estimate_gas(&self, from: &SubmitterId, calls: &[&EvmCall], at: BlockRef) -> Vec<Result<u64, ChainError>> {
+        let estimate = |call: &&EvmCall| {
+            let (from, call) = (from.clone(), (*call).clone());
+            self.read(move |chain| chain.estimate(&from, &call, at))
+        };
+        join_all(calls.iter().map(estimate)).await
     }
 
     async fn quote(&self) -> Result<FeeQuote, ChainError> {

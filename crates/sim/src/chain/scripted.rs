@@ -463,11 +463,17 @@ impl ChainReader for ScriptedChain {
 
 #[async_trait]
 impl ChainPricer for ScriptedChain {
-    async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
-        let reverted = RequestFailure::reverted("no");
+    async fn estimate_gas(&self, from: &SubmitterId, calls: &[&EvmCall], at: BlockRef) -> Vec<Result<u64, ChainError>> {
         let is_reverted = self.scripted().estimate_reverts;
-        let estimate = || if is_reverted { Err(reverted) } else { self.ask(|chain| chain.estimate(from, call, at)) };
-        self.count("estimate_gas").and_then(|()| estimate()).map_err(|failure| error(&failure))
+        let reached = self.count("estimate_gas");
+        let estimate = |call: &&EvmCall| {
+            reached.clone()?;
+            if is_reverted {
+                return Err(RequestFailure::reverted("no"));
+            }
+            self.ask(|chain| chain.estimate(from, call, at))
+        };
+        calls.iter().map(|call| estimate(call).map_err(|failure| error(&failure))).collect()
     }
 
     async fn quote(&self) -> Result<FeeQuote, ChainError> {

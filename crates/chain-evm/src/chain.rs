@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use gapless_chain::{
-    AccountView, Chain, ChainError, Classifier, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt, Revert,
-    SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    AccountView, Chain, ChainError, ChainPricer, ChainReader, ChainSender, EndpointStatus, FeeQuote, Header, HeaderAt,
+    Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
     Amount, BlockRef, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Outline, Permit, SignedPlan, SignedTx,
@@ -19,8 +19,10 @@ use gapless_domain::{
 use tokio::sync::watch;
 
 use crate::broadcast::{SendSettings, broadcast};
+use crate::classify::Classifier;
 use crate::endpoint::{Endpoint, EndpointParts, EndpointSettings, SharedState};
 use crate::endpoints::{Endpoints, LagLimits, failed};
+use crate::estimates::Estimates;
 use crate::fees::{FeeOptions, Rollup};
 use crate::mempool;
 use crate::options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
@@ -41,6 +43,7 @@ pub struct EvmChain {
     endpoints: Endpoints,
     pricing: FeeOptions,
     data_fees: DataFees,
+    estimates: Estimates,
     signers: HashMap<Address, Arc<dyn Signer>>,
     heads: HeadNotifications,
 }
@@ -118,6 +121,7 @@ impl EvmChain {
             number,
             sending,
             endpoints: Endpoints::new(list, lag),
+            estimates: Estimates::new(options.fees.rollup == Rollup::Arbitrum),
             pricing: options.fees,
             data_fees: DataFees::default(),
             signers: by_address,
@@ -155,68 +159,9 @@ fn head_listener(count: Arc<watch::Sender<u64>>, state: Arc<SharedState>) -> Hea
 }
 
 #[async_trait]
-impl Chain for EvmChain {
+impl ChainReader for EvmChain {
     fn id(&self) -> &ChainId {
         &self.id
-    }
-
-    async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
-        let from = self.address_of(from)?;
-        self.endpoints.read(|endpoint| async move { read::estimate_gas(&endpoint, from, call, at).await }).await
-    }
-
-    async fn quote(&self) -> Result<FeeQuote, ChainError> {
-        let market = self.endpoints.read(|endpoint| async move { read::market(&endpoint).await }).await?;
-        let quote = fees::quote(&market, &self.pricing);
-        quote.ok_or_else(|| failed("the chain has no base fee and the endpoint returned no gas price"))
-    }
-
-    async fn surcharge(&self, call: &EvmCall) -> Result<Amount, ChainError> {
-        match self.pricing.rollup {
-            Rollup::None | Rollup::Arbitrum => Ok(Amount::ZERO),
-            Rollup::Optimism => {
-                let size = transaction::unsigned_size(call, self.number);
-                self.data_fees.of(&self.endpoints, size).await.map(Amount::new)
-            }
-        }
-    }
-
-    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
-        if permit.lease().submitter() != &plan.submitter {
-            return Err(SignError::Refused("the permit is for another submitter".to_owned()));
-        }
-        let no_key = || SignError::NoKey(plan.submitter.clone());
-        let address = self.address_of(&plan.submitter).map_err(|_| no_key())?;
-        let signer = self.signers.get(&address).ok_or_else(no_key)?;
-        let unsigned = transaction::build(plan, self.number)?;
-        let raw = signer.sign_transaction(&unsigned).await.map_err(|error| match error {
-            SignerError::Unavailable(text) => SignError::Unavailable(text),
-            SignerError::Refused(text) => SignError::Refused(text),
-        })?;
-        if signer.is_in_memory() {
-            transaction::verify_own(plan, &unsigned, raw)
-        } else {
-            transaction::verify(plan, &unsigned, raw)
-        }
-    }
-
-    fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
-        transaction::read_signed(raw, &self.id)
-    }
-
-    fn outline(&self, raw: &Bytes) -> Option<Outline> {
-        transaction::outline_of(raw)
-    }
-
-    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
-        broadcast(&self.endpoints, &self.id, txs, self.sending).await
-    }
-
-    async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
-        match self.address_of(account) {
-            Ok(account) => mempool::diagnose(&self.endpoints, account, asked).await,
-            Err(_) => vec![MempoolSignal::Unknown; asked.len()],
-        }
     }
 
     async fn head(&self) -> Result<Header, ChainError> {
@@ -312,6 +257,76 @@ impl Chain for EvmChain {
 
     fn endpoints(&self) -> Vec<EndpointStatus> {
         self.endpoints.statuses()
+    }
+}
+
+#[async_trait]
+impl ChainPricer for EvmChain {
+    async fn estimate_gas(&self, from: &SubmitterId, calls: &[&EvmCall], at: BlockRef) -> Vec<Result<u64, ChainError>> {
+        match self.address_of(from) {
+            Ok(from) => self.estimates.of(&self.endpoints, from, calls, at).await,
+            Err(error) => vec![Err(error); calls.len()],
+        }
+    }
+
+    async fn quote(&self) -> Result<FeeQuote, ChainError> {
+        let market = self.endpoints.read(|endpoint| async move { read::market(&endpoint).await }).await?;
+        let quote = fees::quote(&market, &self.pricing);
+        quote.ok_or_else(|| failed("the chain has no base fee and the endpoint returned no gas price"))
+    }
+
+    async fn surcharge(&self, call: &EvmCall) -> Result<Amount, ChainError> {
+        match self.pricing.rollup {
+            Rollup::None | Rollup::Arbitrum => Ok(Amount::ZERO),
+            Rollup::Optimism => {
+                let size = transaction::unsigned_size(call, self.number);
+                self.data_fees.of(&self.endpoints, size).await.map(Amount::new)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl ChainSender for EvmChain {
+    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
+        broadcast(&self.endpoints, &self.id, txs, self.sending).await
+    }
+
+    async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
+        match self.address_of(account) {
+            Ok(account) => mempool::diagnose(&self.endpoints, account, asked).await,
+            Err(_) => vec![MempoolSignal::Unknown; asked.len()],
+        }
+    }
+}
+
+#[async_trait]
+impl Chain for EvmChain {
+    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
+        if permit.lease().submitter() != &plan.submitter {
+            return Err(SignError::Refused("the permit is for another submitter".to_owned()));
+        }
+        let no_key = || SignError::NoKey(plan.submitter.clone());
+        let address = self.address_of(&plan.submitter).map_err(|_| no_key())?;
+        let signer = self.signers.get(&address).ok_or_else(no_key)?;
+        let unsigned = transaction::build(plan, self.number)?;
+        let raw = signer.sign_transaction(&unsigned).await.map_err(|error| match error {
+            SignerError::Unavailable(text) => SignError::Unavailable(text),
+            SignerError::Refused(text) => SignError::Refused(text),
+        })?;
+        if signer.is_in_memory() {
+            transaction::verify_own(plan, &unsigned, raw)
+        } else {
+            transaction::verify(plan, &unsigned, raw)
+        }
+    }
+
+    fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
+        transaction::read_signed(raw, &self.id)
+    }
+
+    fn outline(&self, raw: &Bytes) -> Option<Outline> {
+        transaction::outline_of(raw)
     }
 }
 

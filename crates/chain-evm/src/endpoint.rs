@@ -14,9 +14,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use gapless_chain::{
-    Classified, Classifier, EndpointHealth, EndpointStatus, Header, Method, NodeFailure, Reason, Source, Verdict,
-};
+use gapless_chain::{Classified, EndpointHealth, EndpointStatus, Header, Reason, Source, Verdict};
 use gapless_domain::ChainId;
 use gapless_secret::SecretUrl;
 use serde::de::DeserializeOwned;
@@ -27,7 +25,7 @@ use tokio::time::Instant;
 
 pub(crate) use state::{Capabilities, Connectivity, ReportedHead, SharedState};
 
-use crate::family::family_of;
+use crate::classify::{Classifier, Method, NodeFailure, family_of};
 use crate::rpc::{Exchange, Reply, RpcCall, RpcFailure, Transport};
 use crate::{jitter, meter};
 use batch::{after_refusal, chunks};

@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use alloy_primitives::B256;
 use gapless_chain::{ChainError, Classified, EndpointHealth, EndpointStatus, Header, Reason, Source, Verdict};
-use gapless_domain::NodeText;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -480,8 +479,7 @@ pub(crate) fn failed(text: &str) -> ChainError {
 /// A failure of our own, without a verdict. Its text is not classified, because it may repeat foreign texts about other
 /// requests.
 pub(crate) fn without_verdict(reason: Reason, text: &str) -> Classified {
-    let text = NodeText::new(text);
-    Classified { verdict: reason.verdict(), reason, source: Source::NoRule, text, revert_data: None }
+    Classified::new(reason, Source::NoRule, text)
 }
 
 /// The next message, or `None` if the channel is closed or the time is up.

@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use gapless_chain::{Classified, EndpointHealth, EndpointStatus, Reason, UnknownTexts};
+use gapless_chain::{Classified, EndpointHealth, EndpointStatus, Reason};
 use gapless_domain::ChainId;
+
+use crate::classify::UnknownTexts;
 
 /// The length to which foreign texts are cut in log lines.
 const MAX_TEXT_CHARS: usize = 200;

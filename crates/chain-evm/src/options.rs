@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use gapless_chain::Overrides;
 use gapless_domain::{Address, ChainId};
 use gapless_secret::{SecretUrl, UrlError};
 
+use crate::classify::Overrides;
 use crate::fees::FeeOptions;
 
 /// The endpoints of a chain and the options of its quotes. Caps, bumps and gas factors are policies of the lane.
@@ -173,7 +173,7 @@ pub enum ConnectError {
     #[error("the URL of an endpoint: {0}")]
     Url(#[from] UrlError),
     #[error("the tables of the classifier are invalid: {0}")]
-    Classifier(#[from] gapless_chain::PatternError),
+    Classifier(#[from] crate::classify::PatternError),
     #[error("a chain with a WebSocket endpoint must be created inside a tokio runtime")]
     NoRuntime,
 }

@@ -6,9 +6,11 @@
 mod oracle;
 mod pool;
 mod receipts;
+mod revert_reason;
 mod reverts;
 mod sent;
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use alloy_eips::eip7702::constants::EIP7702_DELEGATION_DESIGNATOR;
@@ -28,6 +30,9 @@ use crate::endpoint::{CallResult, Endpoint};
 use crate::fees::{self, FeeHistory, FeeMarket, narrow};
 use crate::rpc::RpcCall;
 use crate::transaction::{call_object, quantity};
+
+/// The number of estimates in one request. A node executes each of them.
+const MAX_ESTIMATES: usize = 50;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -207,15 +212,33 @@ fn nonce(endpoint: &Endpoint, answer: CallResult) -> Result<Nonce, Classified> {
     Nonce::new(count.to()).map_err(|_| endpoint.unreadable(raw.get()))
 }
 
-pub(crate) async fn estimate_gas(
+/// Whether each account has code at a block, and the gas of each call on top of it, in as few requests as possible.
+pub(crate) async fn codes_and_estimates(
     endpoint: &Endpoint,
+    accounts: &[Address],
     from: Address,
-    call: &EvmCall,
+    calls: &[&EvmCall],
     at: BlockRef,
-) -> Result<u64, Classified> {
-    let params = json!([call_object(from, call), quantity(U256::from(at.number))]);
-    let gas: U64 = endpoint.ask_one(RpcCall::new("eth_estimateGas", params)).await?;
-    Ok(gas.to())
+) -> (BTreeMap<Address, Result<bool, Classified>>, Vec<Result<u64, Classified>>) {
+    let block = quantity(U256::from(at.number));
+    let code = |account: &Address| RpcCall::new("eth_getCode", json!([account, block]));
+    let estimate = |call: &&EvmCall| RpcCall::new("eth_estimateGas", json!([call_object(from, call), block]));
+    let asked: Vec<RpcCall> = accounts.iter().map(code).chain(calls.iter().map(estimate)).collect();
+    let mut codes = endpoint.ask_limited(&asked, MAX_ESTIMATES, None).await;
+    let estimates = codes.split_off(accounts.len().min(codes.len()));
+    let read = |answer: CallResult| endpoint.read::<U64>(&answer?).map(|gas| gas.to());
+    let codes = accounts.iter().copied().zip(codes.into_iter().map(|answer| has_code(endpoint, answer)));
+    (codes.collect(), estimates.into_iter().map(read).collect())
+}
+
+/// Whether an account has any code: a contract, or a delegation. An account whose code an endpoint refuses to read
+/// counts as one with code.
+fn has_code(endpoint: &Endpoint, answer: CallResult) -> Result<bool, Classified> {
+    match answer {
+        Ok(raw) => endpoint.read::<Bytes>(&raw).map(|code| !code.is_empty()),
+        Err(classified) if is_node_refusal(&classified) => Ok(true),
+        Err(classified) => Err(classified),
+    }
 }
 
 /// The data for a fee quote, in one request.

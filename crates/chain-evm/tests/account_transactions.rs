@@ -7,7 +7,7 @@ mod support;
 use alloy_consensus::{EthereumTxEnvelope, TxEip4844};
 use alloy_eips::eip2718::Decodable2718 as _;
 use alloy_eips::eip7702;
-use gapless_chain::{Chain as _, SentInBlock, Verdict};
+use gapless_chain::{Chain as _, ChainReader as _, SentInBlock, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
 use gapless_devchain::{DevChain, Genesis, dev_account};

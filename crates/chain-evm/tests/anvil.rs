@@ -4,7 +4,7 @@
 
 mod support;
 
-use gapless_chain::{Chain as _, Header, HeaderAt, Verdict};
+use gapless_chain::{ChainPricer as _, ChainReader as _, Header, HeaderAt, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
 use gapless_devchain::{CallFilter, DevChain, Fault, Genesis};
@@ -96,10 +96,10 @@ async fn estimate_of_a_reverting_call_has_its_data() {
     let anvil = Anvil::start(AnvilOptions::default()).unwrap();
     let chain = connect(&[anvil.url()]);
     let head = chain.head().await.unwrap().block;
-    assert_eq!(chain.estimate_gas(&submitter(0), &plan(0).call, head).await.unwrap(), 21_000);
+    assert_eq!(chain.estimate_gas(&submitter(0), &[&plan(0).call], head).await, [Ok(21_000)]);
     // PUSH1 8, PUSH1 0, MSTORE8, PUSH1 1, PUSH1 0, REVERT
     let reverts = EvmCall { to: None, data: "0x600860005360016000fd".parse().unwrap(), ..EvmCall::default() };
-    let error = chain.estimate_gas(&submitter(0), &reverts, head).await.unwrap_err().classified;
+    let error = chain.estimate_gas(&submitter(0), &[&reverts], head).await.remove(0).unwrap_err().classified;
     assert_eq!(
         (error.verdict, error.revert_data.clone()),
         (Verdict::Reverted, Some(Bytes::from_static(&[8]))),

@@ -4,7 +4,7 @@
 
 mod support;
 
-use gapless_chain::{Chain as _, Verdict};
+use gapless_chain::{ChainReader as _, ChainSender as _, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
 use gapless_devchain::{DevChain, Genesis};

@@ -4,7 +4,7 @@
 
 mod support;
 
-use gapless_chain::{Chain as _, Verdict};
+use gapless_chain::{ChainSender as _, Verdict};
 use gapless_chain_evm::EvmChain;
 use gapless_domain::SendOutcome::{self, Accepted, InsufficientFunds, PoolFull, Unavailable};
 use gapless_domain::SignedTx;

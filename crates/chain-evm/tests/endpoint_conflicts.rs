@@ -6,7 +6,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use gapless_chain::{Chain as _, EndpointHealth, Reason, Verdict};
+use gapless_chain::{ChainReader as _, EndpointHealth, Reason, Verdict};
 use gapless_chain_evm::{EvmChain, SendTo};
 use support::{FakeNode, Sending, chain, later, options, plan, send, signed, signer, submitter};
 

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use gapless_chain::{Chain as _, Reason, Verdict};
+use gapless_chain::{Chain as _, ChainReader as _, Reason, Verdict};
 use gapless_chain_evm::{EvmChain, SendTo};
 use gapless_domain::{B256, BlockRef};
 use serde_json::json;

@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use gapless_chain::EndpointHealth::*;
-use gapless_chain::{Chain as _, EndpointHealth, Reason, Verdict};
+use gapless_chain::{ChainReader as _, EndpointHealth, Reason, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions, SendTo};
 use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
 use gapless_devchain::{CallFilter, DevChain, Fault, Genesis};

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use gapless_chain::{Chain as _, EndpointHealth};
+use gapless_chain::{ChainReader as _, EndpointHealth};
 use support::{FakeNode, chain, counted, later, plan, send, signed, submitter};
 
 /// proves X03

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use gapless_chain::{Chain as _, HeaderAt, Verdict};
+use gapless_chain::{ChainPricer as _, ChainReader as _, HeaderAt, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_devchain::null::{NullChain, NullOptions};
 use gapless_domain::{EvmCall, Fees, Nonce, SignedTx, TxPlan};
@@ -33,7 +33,9 @@ fn to_itself(nonce: u64) -> TxPlan {
 async fn check_contract(chain: &EvmChain) {
     let genesis = chain.head().await.unwrap();
     assert!(genesis.base_fee.is_some());
-    assert!(chain.estimate_gas(&submitter(0), &to_itself(0).call, genesis.block).await.unwrap() >= 21_000);
+    assert!(
+        chain.estimate_gas(&submitter(0), &[&to_itself(0).call], genesis.block).await[0].as_ref().unwrap() >= &21_000
+    );
     let mut txs: Vec<SignedTx> = Vec::new();
     for nonce in 0..50 {
         txs.push(signed(chain, &to_itself(nonce)).await);

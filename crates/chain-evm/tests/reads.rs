@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use gapless_chain::{Chain as _, HeaderAt};
+use gapless_chain::{ChainReader as _, HeaderAt};
 use gapless_chain_evm::EvmChain;
 use gapless_domain::{B256, BlockRef};
 use serde_json::json;

@@ -4,7 +4,7 @@
 
 mod support;
 
-use gapless_chain::{Chain as _, Verdict};
+use gapless_chain::{ChainPricer as _, ChainReader as _, Verdict};
 use gapless_chain_evm::{ConnectError, EvmChain, EvmChainOptions, FeeOptions, Rollup};
 use gapless_domain::{Amount, Bytes, EvmCall, Fees, U256};
 use gapless_testbed::{Anvil, AnvilOptions};

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use gapless_chain::{Chain as _, EndpointHealth, Verdict};
+use gapless_chain::{ChainReader as _, EndpointHealth, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_domain::{B256, BlockRef};
 use serde_json::{Value, json};

@@ -1,9 +1,8 @@
-//! The result of the classifier.
+//! The meaning of a failure or an answer of a node.
 
 use alloy_primitives::{B256, Bytes};
 use gapless_domain::{EndpointAnswer, NodeText, SendOutcome};
 
-use crate::failure::NodeFailure;
 use crate::reason::Reason;
 use crate::verdict::Verdict;
 
@@ -47,8 +46,9 @@ impl Classified {
         Classified { verdict: reason.verdict(), reason, source: Source::Hash(returned), text, revert_data: None }
     }
 
-    pub(crate) fn of(reason: Reason, source: Source, failure: &NodeFailure<'_>) -> Self {
-        let text = NodeText::new(failure.text());
+    /// The meaning of a failure whose reason is known, with the text of the node.
+    pub fn new(reason: Reason, source: Source, text: &str) -> Self {
+        let text = NodeText::new(text);
         Classified { verdict: reason.verdict(), reason, source, text, revert_data: None }
     }
 

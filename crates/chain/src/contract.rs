@@ -1,44 +1,34 @@
-//! The contract of a chain, independent of its kind and its transport.
+//! The contract of a chain, independent of its kind and its transport, in three roles. Each part of the engine takes
+//! the roles that it needs.
+//!
+//! | role | purpose | used by |
+//! | --- | --- | --- |
+//! | [`ChainReader`] | heads, blocks, receipts, accounts, scans, endpoint status | watcher, account reader, scan, API |
+//! | [`ChainPricer`] | quotes, estimates, surcharges | pricing before a nonce is bound |
+//! | [`ChainSender`] | sends, and the diagnosis of sent transactions | sender loop, diagnosis of stuck transactions |
+//!
+//! Every list verb answers in the order of its input, one answer for each item. No verb chooses a nonce: the nonce is
+//! part of the plan.
 
-use std::fmt;
-use std::ops::RangeInclusive;
-use std::time::Duration;
+mod pricer;
+mod reader;
+mod sender;
 
-use alloy_primitives::{Address, B256, Bytes};
+use alloy_primitives::Bytes;
 use async_trait::async_trait;
-use gapless_domain::{
-    Amount, BlockLink, BlockRef, ChainId, DiagnoseRequest, EndpointAnswer, EvmCall, Fees, MempoolSignal, NodeText,
-    Nonce, Outline, Permit, SignedPlan, SignedTx, Speed, SubmitterId, TxPlan,
+use gapless_domain::{NodeText, Outline, Permit, SignedPlan, SignedTx, SubmitterId, TxPlan};
+
+pub use pricer::{ChainPricer, FeeQuote};
+pub use reader::{
+    AccountView, ChainReader, EndpointHealth, EndpointStatus, Header, HeaderAt, Receipt, Revert, SentInBlock, Wanted,
 };
+pub use sender::{ChainSender, SendAnswer};
 
 use crate::classified::Classified;
 
-/// One chain with one or more endpoints.
-///
-/// Every list verb answers in the order of its input, one answer for each item. Reads come from the endpoint with the
-/// newest head. An item that an endpoint does not have is `None`. That proves nothing (P9) and is no error.
-///
-/// No verb chooses a nonce: the nonce is part of the plan.
+/// One chain with one or more endpoints: all roles together, and its signed transactions.
 #[async_trait]
-pub trait Chain: Send + Sync + fmt::Debug {
-    fn id(&self) -> &ChainId;
-
-    // --- Prepare: failures here happen before a nonce is bound. ---
-
-    /// The gas of a call, executed on top of `at`. The verdict `Reverted` is about the call. Any other verdict means
-    /// that the gas is unknown.
-    async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError>;
-
-    /// The price of inclusion at the newest block. It is read once for each head and shared by all lanes.
-    async fn quote(&self) -> Result<FeeQuote, ChainError>;
-
-    /// The maximum cost of a transaction besides its gas: the data fee of a rollup that charges it separately.
-    async fn surcharge(&self, _call: &EvmCall) -> Result<Amount, ChainError> {
-        Ok(Amount::ZERO)
-    }
-
-    // --- Sign and send. ---
-
+pub trait Chain: ChainReader + ChainPricer + ChainSender {
     /// Signs a plan with the key of its submitter. The result is verified: its signature recovers to the submitter, and
     /// it carries exactly this plan (S09).
     async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError>;
@@ -50,224 +40,12 @@ pub trait Chain: Send + Sync + fmt::Debug {
     fn outline(&self, raw: &Bytes) -> Option<Outline> {
         self.read_signed(raw).ok().map(|read| Outline::of(&read.plan))
     }
-
-    /// Sends transactions to the endpoints, in the given order. A transaction has one combined answer: accepted if any
-    /// endpoint accepted, else unknown if any gave no verdict, else the least final verdict (S10). The call itself
-    /// never fails: failures are in the answers.
-    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer>;
-
-    /// The mempool state of nonces of one account, on all endpoints. It is a hint and proves nothing (P9). A failure is
-    /// [`MempoolSignal::Unknown`].
-    async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal>;
-
-    // --- Read. ---
-
-    /// The newest block.
-    async fn head(&self) -> Result<Header, ChainError>;
-
-    async fn header(&self, at: HeaderAt) -> Result<Option<Header>, ChainError>;
-
-    /// The headers at these heights, from one endpoint. The caller checks that they are linked: the chain may change
-    /// between two requests.
-    async fn headers(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Option<Header>>, ChainError>;
-
-    /// The wanted receipts of a block, or `None` if no endpoint has the complete block (it was orphaned, or is not
-    /// there yet). Every wanted receipt of the block is in the answer. Others may be in it too.
-    async fn block_receipts(&self, block: BlockRef, wanted: &Wanted<'_>) -> Result<Option<Vec<Receipt>>, ChainError>;
-
-    /// Receipts by hash, for hashes that were found in no block.
-    async fn receipts(&self, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, ChainError>;
-
-    /// The revert reasons of transactions. `None` if no endpoint can provide it.
-    async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError>;
-
-    /// The blocks at these heights with the transactions of one account, from one endpoint. `None` for a block that the
-    /// endpoint does not have. The caller checks that the blocks are linked. Every transaction of the account is
-    /// included, encoded as bytes, with hash and sender computed from these. A transaction that [`Chain::read_signed`]
-    /// refuses is included too, because the chain has accepted it (its plan lacks the blobs). A transaction with an
-    /// invalid signature or of an unknown type is an error.
-    async fn sent_by(
-        &self,
-        account: &SubmitterId,
-        numbers: RangeInclusive<u64>,
-    ) -> Result<Vec<Option<SentInBlock>>, ChainError>;
-
-    /// The state of accounts at the newest block, and their counts at `final_at`.
-    async fn accounts(
-        &self,
-        accounts: &[SubmitterId],
-        final_at: Option<BlockRef>,
-    ) -> Result<Vec<AccountView>, ChainError>;
-
-    /// Returns when there may be a new head. Without a source of notifications it never returns. It is a hint: callers
-    /// also poll.
-    async fn head_changed(&self);
-
-    /// The status of each endpoint.
-    fn endpoints(&self) -> Vec<EndpointStatus>;
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeaderAt {
-    Number(u64),
-    Hash(B256),
-    /// The newest block under the `safe` tag. `None` on a chain without the tag.
-    Safe,
-    /// The newest block under the `finalized` tag. `None` on a chain without the tag.
-    Finalized,
-}
-
-/// The answer to the send of one transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SendAnswer {
-    /// The combined answer of all endpoints.
-    pub classified: Classified,
-    /// The answer of each endpoint that answered.
-    pub heard: Vec<EndpointAnswer>,
-}
-
-impl From<Classified> for SendAnswer {
-    fn from(classified: Classified) -> Self {
-        SendAnswer { classified, heard: Vec::new() }
-    }
-}
-
-/// Whether a hash is wanted.
-pub type Wanted<'a> = dyn Fn(B256) -> bool + Send + Sync + 'a;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
-    pub block: BlockRef,
-    pub parent_hash: B256,
-    /// The timestamp of the block, in seconds since 1970.
-    pub timestamp: u64,
-    /// `None` on a chain without EIP-1559.
-    pub base_fee: Option<u128>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Receipt {
-    pub hash: B256,
-    pub block: BlockRef,
-    pub from: Address,
-    pub succeeded: bool,
-    pub gas_used: u64,
-    pub effective_gas_price: Amount,
-    pub contract_address: Option<Address>,
-}
-
-/// The return value of a reverted call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Revert {
-    /// The decoded data: the text of `Error(string)`, the meaning of a `Panic`, or the selector of a custom error.
-    pub reason: Option<NodeText>,
-    pub data: Bytes,
-}
-
-/// The fees for each speed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FeeQuote {
-    pub slow: Fees,
-    pub standard: Fees,
-    pub fast: Fees,
-    pub instant: Fees,
-    /// The base fee of the next block. Zero on a chain without base fee.
-    pub base_fee: u128,
-}
-
-impl FeeQuote {
-    pub fn at(&self, speed: Speed) -> Fees {
-        match speed {
-            Speed::Slow => self.slow,
-            Speed::Standard => self.standard,
-            Speed::Fast => self.fast,
-            Speed::Instant => self.instant,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AccountView {
-    /// The transaction count at the newest block.
-    pub latest: Nonce,
-    /// The transaction count including the mempool of the node. A hint, never decisive.
-    pub pending: Nonce,
-    /// The transaction count at the given final block.
-    pub finalized: Option<Nonce>,
-    pub balance: Amount,
-    /// The account has delegated code (EIP-7702) at the newest block.
-    pub delegated: bool,
-}
-
-/// The transactions of one account in one block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SentInBlock {
-    pub link: BlockLink,
-    pub sent: Vec<SignedPlan>,
 }
 
 /// Bytes that are no signed transaction of a known type, or belong to another chain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a signed transaction of this chain: {0}")]
 pub struct UnreadableTx(pub NodeText);
-
-/// The status of an endpoint, without secrets: `name` is host and port, never a path, a user or a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndpointStatus {
-    pub name: String,
-    pub weight: u32,
-    pub health: EndpointHealth,
-    pub head: Option<u64>,
-    /// The time since the head changed, by the clock of this node.
-    pub head_age: Option<Duration>,
-    /// Blocks behind the newest credible head.
-    pub lag: Option<u64>,
-    /// The share of failed requests among the newest ones, in thousandths. `None` before the first request.
-    pub errors_permille: Option<u32>,
-    /// The smoothed latency.
-    pub latency: Option<Duration>,
-    pub in_flight: usize,
-    /// The last failure, if it still matters.
-    pub last_error: Option<String>,
-}
-
-impl EndpointStatus {
-    pub fn is_healthy(&self) -> bool {
-        self.health == EndpointHealth::Good
-    }
-}
-
-/// The verdict on an endpoint. The current state of the chain is read from good endpoints only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EndpointHealth {
-    Good,
-    /// Not checked yet.
-    Unchecked,
-    /// Behind others, or its head has not changed for too long.
-    Lagging,
-    /// Failing. It is tried again after growing pauses.
-    Down,
-    /// Under a rate limit.
-    RateLimited,
-    /// The chain id is another one.
-    WrongChain,
-    /// Flips between two forks.
-    Flipping,
-}
-
-impl EndpointHealth {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            EndpointHealth::Good => "good",
-            EndpointHealth::Unchecked => "unchecked",
-            EndpointHealth::Lagging => "lagging",
-            EndpointHealth::Down => "down",
-            EndpointHealth::RateLimited => "rate_limited",
-            EndpointHealth::WrongChain => "wrong_chain",
-            EndpointHealth::Flipping => "flipping",
-        }
-    }
-}
 
 /// No endpoint gave a usable answer. This is the last failure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@ use crate::verdict::Verdict;
 use gapless_domain::names;
 
 names! {
-    /// The meaning of a text, as a stable code. The tables name reasons only; [`Reason::verdict`] has their verdicts.
+    /// The meaning of a text, as a stable code. Adapters name reasons only; [`Reason::verdict`] has their verdicts.
     Reason {
         Accepted = "accepted",
         /// A transaction with this hash is in the pool or was seen before.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gapless_chain::{AccountView, Chain, ChainError, SendAnswer};
+use gapless_chain::{AccountView, ChainError, ChainReader, ChainSender, SendAnswer};
 use gapless_domain::{BlockRef, Peeked, SignedTx, SubmitterId, Tick, TxId};
 use gapless_store::{Lanes, StoreError};
 
@@ -93,7 +93,7 @@ pub(crate) struct AccountReader(BatchQueue<AccountOp, Option<AccountReadOp>>);
 #[derive(Debug)]
 pub(crate) struct AccountReaderLoop {
     batches: BatchLoop<AccountOp, Option<AccountReadOp>>,
-    chain: Arc<dyn Chain>,
+    chain: Arc<dyn ChainReader>,
 }
 
 /// An account, and the final block at which its final nonce was read.
@@ -110,7 +110,7 @@ struct AccountOp {
 }
 
 impl AccountReader {
-    pub(crate) fn new(chain: Arc<dyn Chain>, limits: BatchLimits) -> (AccountReader, AccountReaderLoop) {
+    pub(crate) fn new(chain: Arc<dyn ChainReader>, limits: BatchLimits) -> (AccountReader, AccountReaderLoop) {
         let (queue, batches) = group_commit(limits);
         (AccountReader(queue), AccountReaderLoop { batches, chain })
     }
@@ -151,7 +151,7 @@ pub(crate) struct Sender(BatchQueue<SendOp, Option<Vec<SendAnswer>>>);
 #[derive(Debug)]
 pub(crate) struct SenderLoop {
     batches: BatchLoop<SendOp, Option<Vec<SendAnswer>>>,
-    chain: Arc<dyn Chain>,
+    chain: Arc<dyn ChainSender>,
     clock: Arc<dyn Clock>,
 }
 
@@ -163,7 +163,7 @@ struct SendOp {
 }
 
 impl Sender {
-    pub(crate) fn new(chain: Arc<dyn Chain>, clock: Arc<dyn Clock>, limits: BatchLimits) -> (Sender, SenderLoop) {
+    pub(crate) fn new(chain: Arc<dyn ChainSender>, clock: Arc<dyn Clock>, limits: BatchLimits) -> (Sender, SenderLoop) {
         let (queue, batches) = group_commit(limits);
         (Sender(queue), SenderLoop { batches, chain, clock })
     }

@@ -11,7 +11,7 @@ use gapless_store::{Heads, Store};
 use tokio::sync::mpsc;
 
 use crate::batched_io::{AccountReader, Peeker, Sender};
-use crate::chain_desk::{ChainDesk, ChainLoad, DeskParts, GasPolicy};
+use crate::chain_desk::{ChainDesk, ChainLoad, DeskParts};
 use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::dispatcher::{DispatchOptions, Dispatcher, Servable};
@@ -23,6 +23,7 @@ use crate::intake::{Intake, IntakeLimits};
 use crate::lane_runner::LaneServices;
 use crate::lane_writer::LaneWriter;
 use crate::lease_keeper::LeaseKeeper;
+use crate::prices::GasPolicy;
 use crate::published::{Publisher, published};
 use crate::retention::{RetentionLoop, RetentionOptions};
 use crate::stuck_policy::StuckPolicy;
@@ -217,12 +218,12 @@ fn start_chain(
 ) -> Arc<ChainDesk> {
     let ChainSetup { chain, watcher, gas } = setup;
     let book = Arc::new(WatchBook::default());
-    let (sender, sender_loop) = Sender::new(Arc::clone(&chain), Arc::clone(clock), options.sender);
-    let (accounts, accounts_loop) = AccountReader::new(Arc::clone(&chain), options.reader);
+    let (sender, sender_loop) = Sender::new(chain.clone(), Arc::clone(clock), options.sender);
+    let (accounts, accounts_loop) = AccountReader::new(chain.clone(), options.reader);
     let driver = Arc::clone(tasks.driver());
     let watcher_options = watcher.clone();
     let (watcher, status) =
-        Watcher::new(Arc::clone(&chain), Arc::clone(&heads), Arc::clone(&driver), Arc::clone(&book), watcher);
+        Watcher::new(chain.clone(), Arc::clone(&heads), Arc::clone(&driver), Arc::clone(&book), watcher);
     tasks.spawn(sender_loop.run());
     tasks.spawn(accounts_loop.run());
     tasks.spawn(watcher.run());

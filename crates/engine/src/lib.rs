@@ -7,8 +7,8 @@
 //!   [`LaneWriter`]: writes the commits of many lanes as one.
 //! - [`LeaseKeeper`]: the leases that this process holds, and the time until which it may trust them.
 //! - `watcher`: one for each chain; follows heads and reports to lanes the fate of their hashes.
-//! - `chain_desk`, `batched_io`: prices, sends and reads that lanes share, many in one round trip. `scan`: reads blocks
-//!   for the transactions of one account.
+//! - `chain_desk`, `batched_io`: sends and reads that lanes share, many in one round trip. `prices`: gas limits, fees
+//!   and surcharges before a nonce is bound. `scan`: reads blocks for the transactions of one account.
 //! - `retention`: moves ended intents out and deletes old rows ([`RetentionOptions`]).
 //! - [`StuckPolicy`]: decides about stuck intents.
 //! - [`Changes`]: wakes readers that wait for an intent to change. [`FaultPoint`]: named places where tests can
@@ -35,6 +35,7 @@ mod lane_inbox;
 mod lane_runner;
 mod lane_writer;
 mod lease_keeper;
+mod prices;
 mod published;
 mod retention;
 mod running_lanes;
@@ -42,7 +43,7 @@ mod scan;
 mod stuck_policy;
 mod watcher;
 
-pub use chain_desk::{ChainLoad, GasPolicy};
+pub use chain_desk::ChainLoad;
 pub use changes::{ChangeWaiter, Changes};
 pub use clock::{Clock, SystemClock};
 pub use dispatcher::DispatchOptions;
@@ -55,6 +56,7 @@ pub use ids::{Ids, TimeOrderedIds};
 pub use intake::{Intake, IntakeError, IntakeLimits, IntakeLoop};
 pub use lane_writer::{LaneWriter, LaneWriterLoop, WriteError, Written};
 pub use lease_keeper::LeaseKeeper;
+pub use prices::GasPolicy;
 pub use retention::RetentionOptions;
 pub use stuck_policy::{StuckPolicy, WaitForOperator};
 pub use watcher::{ChainStatus, Finality, WatcherOptions};

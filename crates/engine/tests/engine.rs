@@ -7,6 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gapless_chain::Reason;
 use gapless_domain::{
     Cancellation, CommandKind, FailReason, FinalFailure, LaneState, NewCommand, ProtectCode, StateName, SubmitterId,
     TxState,
@@ -66,7 +67,11 @@ async fn send_timeout_keeps_nonce_and_bytes() {
     let world = World::new(1).await;
     let node = world.node("a");
     world.chain.script(|script| {
-        script.sends.extend([ScriptedSend::TimeOut, ScriptedSend::TimeOut, ScriptedSend::Text("what is this")])
+        script.sends.extend([
+            ScriptedSend::TimeOut,
+            ScriptedSend::TimeOut,
+            ScriptedSend::Refused(Reason::Unrecognized, "what is this"),
+        ])
     });
     let ids = node.submit(&world.lanes[0], 0..1).await;
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
@@ -291,7 +296,9 @@ async fn rejected_intent_is_canceled_at_its_own_nonce() {
     let world = World::new(1).await;
     let node = world.node("a");
     world.chain.script(|script| {
-        script.sends.push_back(ScriptedSend::Text("intrinsic gas too low: gas 0, minimum needed 21000"))
+        script
+            .sends
+            .push_back(ScriptedSend::Refused(Reason::GasTooLow, "intrinsic gas too low: gas 0, minimum needed 21000"))
     });
     let ids = node.submit(&world.lanes[0], 0..2).await;
     until_all(&node.store, &ids[..1], StateName::Canceled, A_WHILE).await;
@@ -312,6 +319,18 @@ async fn equal_payloads_are_two_transactions() {
     let ids = node.accept(vec![intent(lane, "one"), intent(lane, "other")]).await;
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     assert_eq!(world.chain.mined(lane).len(), 2);
+}
+
+/// Before batches, 1,000 intents cost 1,000 requests for estimates.
+#[tokio::test(start_paused = true)]
+async fn estimates_of_one_batch_are_one_request() {
+    let world = World::new(1).await.window(64);
+    let node = world.node("a");
+    let lane = &world.lanes[0];
+    let ids = node.accept((0..1000).map(|n| intent(lane, &format!("r{n}"))).collect()).await;
+    until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(120)).await;
+    let requests = world.chain.requests("estimate_gas");
+    assert!((1..=100).contains(&requests), "{requests} requests for 1000 intents");
 }
 
 /// An intent with a gas limit costs one send. Every other request is shared by all intents, and its number depends on

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use gapless_chain::Reason;
 use gapless_domain::{AttemptKind, LaneState, SignedTx, StateName, SubmitterId};
 use gapless_engine::{FaultPoint, FaultPoints};
 use gapless_sim::testing::{ScriptedChain, ScriptedSend};
@@ -83,7 +84,10 @@ async fn replacement_is_stored_before_it_is_broadcast() {
     let node = world.node_with(store, Arc::<SendAudit>::clone(&seen));
     // The endpoint asks for a higher price, and then rejects the transaction: the lane makes more attempts at the
     // nonce.
-    let answers = [ScriptedSend::Text("transaction underpriced"), ScriptedSend::Text("intrinsic gas too low")];
+    let answers = [
+        ScriptedSend::Refused(Reason::FeeTooLow, "transaction underpriced"),
+        ScriptedSend::Refused(Reason::GasTooLow, "intrinsic gas too low"),
+    ];
     world.chain.script(|script| script.sends.extend(answers));
     let ids = node.submit(&world.lanes[0], 0..1).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -98,7 +102,8 @@ async fn replacement_is_stored_before_it_is_broadcast() {
 async fn replacement_underpriced_is_no_success() {
     let world = World::without_blocks(1).await;
     let node = world.node("a");
-    let refusals = vec![ScriptedSend::Text("replacement transaction underpriced"); 3];
+    let refusals =
+        vec![ScriptedSend::Refused(Reason::ReplacementUnderpriced, "replacement transaction underpriced"); 3];
     world.chain.script(|script| script.sends.extend(refusals));
     let ids = node.submit(&world.lanes[0], 0..1).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -151,7 +156,7 @@ async fn earlier_hash_that_is_mined_completes_the_intent() {
     let world = World::without_blocks(1).await;
     let node = world.node("a");
     // The original is pooled and reported as rejected. The lane signs a cancel, and the original is mined.
-    let refused = [ScriptedSend::AcceptedButText("intrinsic gas too low"), ScriptedSend::TimeOut];
+    let refused = [ScriptedSend::AcceptedButRefused(Reason::GasTooLow, "intrinsic gas too low"), ScriptedSend::TimeOut];
     world.chain.script(|script| script.sends.extend(refused));
     let ids = node.submit(&world.lanes[0], 0..1).await;
     tokio::time::sleep(Duration::from_millis(500)).await;

@@ -73,7 +73,8 @@ const RULES: &[Rule] = &[
             "gapless-devchain",
             "gapless-store-sqlite",
         ],
-        dev: &[],
+        // A test compares the verdicts of the simulated chain with those of the classifier.
+        dev: &["gapless-chain-evm"],
     },
     Rule {
         package: "gapless-bench-cluster",

@@ -4,13 +4,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use alloy_primitives::B256;
-use gapless_chain::{Family, Header};
+use gapless_chain::Header;
 use gapless_domain::Backoff;
 use tokio::time::Instant;
 
 use super::forks::ShownBlocks;
 use super::health::RequestHealth;
 use super::now;
+use crate::classify::Family;
 
 /// An endpoint that flips between forks is not used for this long. The time doubles with each repetition.
 const FIRST_PENALTY: Duration = Duration::from_secs(30);

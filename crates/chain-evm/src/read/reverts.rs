@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::revert_reason::{OUT_OF_GAS, decode_revert, halted_revert};
 use super::{is_missing, is_not_found, receipts};
 use crate::endpoint::{CallResult, Endpoint, now};
 use crate::rpc::RpcCall;
@@ -122,8 +123,8 @@ fn store(found: &mut [Option<Revert>], open: &Unexplained, revert: Option<Revert
 fn from_receipt(reason: &str) -> Option<Revert> {
     match reason.parse::<Bytes>() {
         Ok(data) if data.is_empty() => None,
-        Ok(data) => Some(Revert::decode(data)),
-        Err(_) => Some(Revert::halted(reason)).filter(|revert| revert.reason.is_some()),
+        Ok(data) => Some(decode_revert(data)),
+        Err(_) => Some(halted_revert(reason)).filter(|revert| revert.reason.is_some()),
     }
 }
 
@@ -167,8 +168,8 @@ fn from_trace(row: TraceRow) -> Option<Revert> {
     match (row.output.filter(|output| !output.is_empty()), row.error) {
         // A trace without an error belongs to another transaction or another fork.
         (_, None) => None,
-        (Some(output), Some(_)) => Some(Revert::decode(output)),
-        (None, Some(error)) => Some(Revert::halted(&error)),
+        (Some(output), Some(_)) => Some(decode_revert(output)),
+        (None, Some(error)) => Some(halted_revert(&error)),
     }
 }
 
@@ -213,14 +214,14 @@ fn from_replay(receipt: &RevertReceiptRow, row: &RevertTransactionRow, answer: C
         // The replay was not executed.
         Err(classified) if classified.verdict != Verdict::Reverted => None,
         Err(classified) if classified.reason == Reason::ExecutionFailed => {
-            Some(Revert::halted(classified.text.as_str()))
+            Some(halted_revert(classified.text.as_str()))
         }
         // A transaction that used all of its gas did not end by a REVERT.
-        Ok(_) | Err(_) if used_all_gas => Some(Revert::halted(Revert::OUT_OF_GAS)),
+        Ok(_) | Err(_) if used_all_gas => Some(halted_revert(OUT_OF_GAS)),
         Ok(_) => None,
         Err(classified) => match classified.revert_data {
-            Some(data) if !data.is_empty() => Some(Revert::decode(data)),
-            _ => Some(Revert::halted(classified.text.as_str())),
+            Some(data) if !data.is_empty() => Some(decode_revert(data)),
+            _ => Some(halted_revert(classified.text.as_str())),
         },
     }
 }

@@ -9,10 +9,11 @@ mod websocket;
 
 use std::time::Duration;
 
-use gapless_chain::NodeFailure;
 use gapless_secret::SecretUrl;
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+use crate::classify::NodeFailure;
 
 pub(crate) use http::HttpTransport;
 pub(crate) use tls::client_config;
@@ -155,7 +156,8 @@ impl Transport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gapless_chain::{Classifier, Method, Overrides, Reason};
+    use crate::classify::{Classifier, Method, Overrides};
+    use gapless_chain::Reason;
 
     #[test]
     fn own_failures_are_classified_as_unreachable() {

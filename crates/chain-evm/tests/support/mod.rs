@@ -280,7 +280,7 @@ pub(crate) async fn signed(chain: &EvmChain, plan: &TxPlan) -> SignedTx {
 
 /// The combined answer for each transaction.
 pub(crate) async fn send(chain: &EvmChain, txs: &[SignedTx]) -> Vec<gapless_chain::Classified> {
-    use gapless_chain::Chain as _;
+    use gapless_chain::ChainSender as _;
     chain.broadcast(txs).await.into_iter().map(|answer| answer.classified).collect()
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use gapless_chain::Chain;
+use gapless_chain::{Chain, ChainReader as _};
 use gapless_domain::{
     Amount, B256, Bytes, ChainFacts, EvmCall, Fees, Head, LeaseTerms, NodeText, OwnerId, ProtectCode, Protection,
     SignedTx, Tail, Tick, Timestamp, TxPlan,
@@ -15,10 +15,11 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::batched_io::{AccountReader, Sender};
-use crate::chain_desk::{DeskParts, GasPolicy};
+use crate::chain_desk::DeskParts;
 use crate::clock::Clock;
 use crate::driver::Driver;
 use crate::group_commit::BatchLimits;
+use crate::prices::GasPolicy;
 use crate::published::{Publisher, published};
 use crate::watcher::{WatchBook, WatcherOptions};
 

@@ -23,7 +23,7 @@ mod reverts;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_chain::{Chain, ChainError, Receipt, Revert};
+use gapless_chain::{ChainError, ChainReader, Receipt, Revert};
 use gapless_domain::{
     B256, BlockLink, BlockRef, ChainFacts, Execution, MinedTx, ProtectCode, Protection, Sighting, Tick,
 };
@@ -110,7 +110,7 @@ impl ChainStatus {
 
 #[derive(Debug)]
 pub(crate) struct Watcher {
-    chain: Arc<dyn Chain>,
+    chain: Arc<dyn ChainReader>,
     store: Arc<dyn Heads>,
     driver: Arc<dyn Driver>,
     book: Arc<WatchBook>,
@@ -140,7 +140,7 @@ pub(crate) enum WatchError {
 
 impl Watcher {
     pub(crate) fn new(
-        chain: Arc<dyn Chain>,
+        chain: Arc<dyn ChainReader>,
         store: Arc<dyn Heads>,
         driver: Arc<dyn Driver>,
         book: Arc<WatchBook>,

@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gapless_chain::{OverrideError, PatternError};
 use gapless_chain_evm::{KeyError, KeystoreError, SecretError};
+use gapless_chain_evm::{OverrideError, PatternError};
 use gapless_store::StoreError;
 use gapless_wire::{ClientError, JsonError};
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gapless_chain::{OverrideRule, Overrides};
 use gapless_chain_evm::{EndpointOptions, EvmChain, EvmChainOptions};
+use gapless_chain_evm::{OverrideRule, Overrides};
 use gapless_engine::ChainSetup;
 
 use super::ComposeError;

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use gapless_chain::OverrideError;
+use gapless_chain_evm::OverrideError;
 use gapless_chain_evm::{ConnectError, KeyError};
 use gapless_domain::{Address, ChainId, IdError, SubmitterId};
 use gapless_engine::UnknownChain;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gapless_chain::{OverrideRule, Overrides};
 use gapless_chain_evm::{EndpointOptions, EvmChainOptions, FeeOptions, SendTo};
+use gapless_chain_evm::{OverrideRule, Overrides};
 use gapless_domain::{ChainId, SubmitterPolicy};
 use gapless_engine::{Finality, GasPolicy, WatcherOptions};
 use gapless_secret::SecretUrl;

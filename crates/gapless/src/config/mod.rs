@@ -32,7 +32,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use gapless_api::ApiLimits;
-use gapless_chain::OverrideRule;
+use gapless_chain_evm::OverrideRule;
 use gapless_domain::{LaneLimits, LeaseTerms, Limits, SubmitterPolicy};
 use gapless_engine::EngineOptions;
 

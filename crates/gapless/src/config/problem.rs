@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use gapless_chain::OverrideError;
+use gapless_chain_evm::OverrideError;
 use gapless_domain::{IdError, PolicyError};
 
 use super::tree::Origin;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 
-use gapless_chain::{Chain as _, Receipt, SentInBlock};
+use gapless_chain::{ChainReader as _, Receipt, SentInBlock};
 use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_domain::{ChainId, RequestId, SignedPlan, SubmitterId, TxId};
 use gapless_sim::check::{Scan, check_end_state, read_end_state};

@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use gapless_chain::{
-    AccountView, Chain, ChainError, EndpointHealth, EndpointStatus, FeeQuote, Header, HeaderAt, Method, Receipt,
-    Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    AccountView, Chain, ChainError, ChainPricer, ChainReader, ChainSender, EndpointHealth, EndpointStatus, FeeQuote,
+    Header, HeaderAt, Reason, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
 };
 use gapless_domain::{
     Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, NodeText, Nonce, OwnerId,
@@ -19,9 +19,10 @@ use gapless_domain::{
 
 use super::block_tree::BlockId;
 use super::endpoint::{EndpointCondition, name_of};
+use super::pool::PoolRefusal;
 use super::signed::{self, gas_of, narrow};
 use super::state::ChainState;
-use super::texts::RequestFailure;
+use super::texts::{self, RequestFailure};
 use super::{ChainWorld, lock};
 use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
@@ -162,17 +163,16 @@ impl ChainClient {
     /// Asks the freshest endpoint, and the next one if it fails.
     async fn read<T: Send + 'static>(
         &self,
-        method: Method,
         work: impl FnOnce(EndpointChain<'_>) -> EndpointResult<T> + Clone + Send + 'static,
     ) -> Result<T, ChainError> {
-        let mut last = (0, RequestFailure::Unreachable);
+        let mut last = RequestFailure::Unreachable;
         for endpoint in self.order() {
             match self.ask(endpoint, work.clone()).await {
                 Ok(answer) => return Ok(answer),
-                Err(failure) => last = (endpoint, failure),
+                Err(failure) => last = failure,
             }
         }
-        Err(self.error(method, last))
+        Err(error(&last))
     }
 
     /// Asks one endpoint after the other until one has the item. `None` if an endpoint answered and none has it.
@@ -180,20 +180,15 @@ impl ChainClient {
         &self,
         work: impl FnOnce(EndpointChain<'_>) -> EndpointResult<Option<T>> + Clone + Send + 'static,
     ) -> Result<Option<T>, ChainError> {
-        let (mut last, mut answered) = ((0, RequestFailure::Unreachable), false);
+        let (mut last, mut answered) = (RequestFailure::Unreachable, false);
         for endpoint in self.order() {
             match self.ask(endpoint, work.clone()).await {
                 Ok(Some(found)) => return Ok(Some(found)),
                 Ok(None) => answered = true,
-                Err(failure) => last = (endpoint, failure),
+                Err(failure) => last = failure,
             }
         }
-        if answered { Ok(None) } else { Err(self.error(Method::Other, last)) }
-    }
-
-    fn error(&self, method: Method, (endpoint, failure): (usize, RequestFailure)) -> ChainError {
-        let family = self.world.enter(|state, _| state.family(endpoint));
-        ChainError { classified: failure.classified(family, method) }
+        if answered { Ok(None) } else { Err(error(&last)) }
     }
 
     /// The endpoints that are not avoided, the freshest first. If all are avoided: the one whose time ends first.
@@ -253,11 +248,17 @@ impl EndpointChain<'_> {
 
     pub(super) fn estimate(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> EndpointResult<u64> {
         let state = &self.state;
-        let id = state.tree.find(self.head, at).ok_or_else(|| RequestFailure::answered("header not found"))?;
-        let account = state.account(from).ok_or_else(|| RequestFailure::answered("unknown account"))?;
+        let id = state
+            .tree
+            .find(self.head, at)
+            .ok_or_else(|| RequestFailure::answered(Reason::Unrecognized, "header not found"))?;
+        let account =
+            state.account(from).ok_or_else(|| RequestFailure::answered(Reason::Unrecognized, "unknown account"))?;
         let balance = state.tree.accounts(id).get(account).map_or(0, |account| account.balance);
-        if narrow(call.value.get()) > balance {
-            return Err(RequestFailure::answered("insufficient funds for gas * price + value"));
+        let cost = narrow(call.value.get());
+        if cost > balance {
+            let refused = PoolRefusal::InsufficientFunds { balance, cost };
+            return Err(texts::refusal(state.family(self.endpoint), refused));
         }
         let effect = crate::history::effect_of(&call.data);
         if let Some(effect) = effect.filter(|effect| effect % 11 == 5) {
@@ -265,7 +266,7 @@ impl EndpointChain<'_> {
             let pool = state.endpoints.get(self.endpoint).map(|endpoint| &endpoint.pool);
             let mut pooled = pool.into_iter().flat_map(|pool| pool.of(account));
             if pooled.any(|tx| tx.effect().is_some_and(|other| other < effect)) {
-                return Err(RequestFailure::Answered { code: 3, text: "execution reverted: too early".to_owned() });
+                return Err(RequestFailure::reverted("too early"));
             }
         }
         Ok(gas_of(call))
@@ -320,6 +321,10 @@ impl EndpointChain<'_> {
     }
 }
 
+pub(super) fn error(failure: &RequestFailure) -> ChainError {
+    ChainError { classified: failure.classified() }
+}
+
 /// The price of inclusion on top of a block.
 pub(super) fn quote_at(head: &Header) -> FeeQuote {
     let base_fee = head.base_fee.unwrap_or_default();
@@ -333,78 +338,35 @@ fn nonce(count: u64) -> Nonce {
 }
 
 #[async_trait]
-impl Chain for ChainClient {
+impl ChainReader for ChainClient {
     fn id(&self) -> &ChainId {
         &self.world.id
-    }
-
-    async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
-        let (from, call) = (from.clone(), call.clone());
-        self.read(Method::Call, move |chain| chain.estimate(&from, &call, at)).await
-    }
-
-    async fn quote(&self) -> Result<FeeQuote, ChainError> {
-        let head = self.read(Method::Other, |chain| chain.head_header()).await?;
-        Ok(quote_at(&head))
-    }
-
-    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
-        if permit.lease().submitter() != &plan.submitter {
-            return Err(SignError::Refused(format!("a permit for {}", permit.lease().submitter())));
-        }
-        if !plan.call.access_list.is_empty() || !plan.call.authorizations.is_empty() {
-            return Err(SignError::Refused("the simulator supports no access lists and no authorizations".to_owned()));
-        }
-        let signed = signed::sign(plan);
-        match self.world.enter(|state, _| state.learn(&signed.raw)) {
-            Some(_) => Ok(signed),
-            None => Err(SignError::NoKey(plan.submitter.clone())),
-        }
-    }
-
-    fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
-        let read = signed::read_signed(raw)?;
-        if read.plan.submitter.chain() != &self.world.id {
-            return Err(UnreadableTx(NodeText::new("the transaction is for another chain")));
-        }
-        Ok(read)
-    }
-
-    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
-        super::sends::broadcast(self, txs).await
-    }
-
-    async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
-        super::diagnose::diagnose(self, account, asked).await
     }
 
     async fn head(&self) -> Result<Header, ChainError> {
         let order = self.order();
         let answers = join_all(order.iter().map(|endpoint| self.ask(*endpoint, |chain| chain.head_header()))).await;
         let mut best: Option<Header> = None;
-        let mut last = (0, RequestFailure::Unreachable);
-        for (endpoint, answer) in order.into_iter().zip(answers) {
+        let mut last = RequestFailure::Unreachable;
+        for answer in answers {
             match answer {
                 Ok(header) if best.is_none_or(|best| header.block.number > best.block.number) => best = Some(header),
                 Ok(_) => {}
-                Err(failure) => last = (endpoint, failure),
+                Err(failure) => last = failure,
             }
         }
-        best.ok_or_else(|| self.error(Method::Other, last))
+        best.ok_or_else(|| error(&last))
     }
 
     async fn header(&self, at: HeaderAt) -> Result<Option<Header>, ChainError> {
         match at {
             HeaderAt::Hash(_) => self.find(move |chain| Ok(chain.header(at))).await,
-            _ => self.read(Method::Other, move |chain| Ok(chain.header(at))).await,
+            _ => self.read(move |chain| Ok(chain.header(at))).await,
         }
     }
 
     async fn headers(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Option<Header>>, ChainError> {
-        self.read(Method::Other, move |chain| {
-            Ok(numbers.map(|number| chain.header(HeaderAt::Number(number))).collect())
-        })
-        .await
+        self.read(move |chain| Ok(numbers.map(|number| chain.header(HeaderAt::Number(number))).collect())).await
     }
 
     async fn block_receipts(&self, block: BlockRef, _: &Wanted<'_>) -> Result<Option<Vec<Receipt>>, ChainError> {
@@ -420,12 +382,12 @@ impl Chain for ChainClient {
 
     async fn receipts(&self, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, ChainError> {
         let hashes = hashes.to_vec();
-        self.read(Method::Other, move |chain| Ok(hashes.iter().map(|hash| chain.receipt(*hash)).collect())).await
+        self.read(move |chain| Ok(hashes.iter().map(|hash| chain.receipt(*hash)).collect())).await
     }
 
     async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError> {
         let hashes = hashes.to_vec();
-        self.read(Method::Other, move |chain| Ok(hashes.iter().map(|hash| chain.revert(*hash)).collect())).await
+        self.read(move |chain| Ok(hashes.iter().map(|hash| chain.revert(*hash)).collect())).await
     }
 
     async fn sent_by(
@@ -434,7 +396,7 @@ impl Chain for ChainClient {
         numbers: RangeInclusive<u64>,
     ) -> Result<Vec<Option<SentInBlock>>, ChainError> {
         let account = account.clone();
-        self.read(Method::Other, move |chain| Ok(numbers.map(|number| chain.sent_in(number, &account)).collect())).await
+        self.read(move |chain| Ok(numbers.map(|number| chain.sent_in(number, &account)).collect())).await
     }
 
     async fn accounts(
@@ -443,10 +405,7 @@ impl Chain for ChainClient {
         final_at: Option<BlockRef>,
     ) -> Result<Vec<AccountView>, ChainError> {
         let accounts = accounts.to_vec();
-        self.read(Method::Other, move |chain| {
-            Ok(accounts.iter().map(|lane| chain.account_view(lane, final_at)).collect())
-        })
-        .await
+        self.read(move |chain| Ok(accounts.iter().map(|lane| chain.account_view(lane, final_at)).collect())).await
     }
 
     async fn head_changed(&self) {
@@ -489,6 +448,58 @@ impl Chain for ChainClient {
             }
         };
         tracked.iter().enumerate().map(status).collect()
+    }
+}
+
+#[async_trait]
+impl ChainPricer for ChainClient {
+    async fn estimate_gas(&self, from: &SubmitterId, calls: &[&EvmCall], at: BlockRef) -> Vec<Result<u64, ChainError>> {
+        let estimate = |call: &&EvmCall| {
+            let (from, call) = (from.clone(), (*call).clone());
+            self.read(move |chain| chain.estimate(&from, &call, at))
+        };
+        join_all(calls.iter().map(estimate)).await
+    }
+
+    async fn quote(&self) -> Result<FeeQuote, ChainError> {
+        let head = self.read(|chain| chain.head_header()).await?;
+        Ok(quote_at(&head))
+    }
+}
+
+#[async_trait]
+impl ChainSender for ChainClient {
+    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
+        super::sends::broadcast(self, txs).await
+    }
+
+    async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
+        super::diagnose::diagnose(self, account, asked).await
+    }
+}
+
+#[async_trait]
+impl Chain for ChainClient {
+    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
+        if permit.lease().submitter() != &plan.submitter {
+            return Err(SignError::Refused(format!("a permit for {}", permit.lease().submitter())));
+        }
+        if !plan.call.access_list.is_empty() || !plan.call.authorizations.is_empty() {
+            return Err(SignError::Refused("the simulator supports no access lists and no authorizations".to_owned()));
+        }
+        let signed = signed::sign(plan);
+        match self.world.enter(|state, _| state.learn(&signed.raw)) {
+            Some(_) => Ok(signed),
+            None => Err(SignError::NoKey(plan.submitter.clone())),
+        }
+    }
+
+    fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
+        let read = signed::read_signed(raw)?;
+        if read.plan.submitter.chain() != &self.world.id {
+            return Err(UnreadableTx(NodeText::new("the transaction is for another chain")));
+        }
+        Ok(read)
     }
 }
 

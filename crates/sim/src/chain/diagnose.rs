@@ -1,7 +1,7 @@
 //! The nonces that the pools of the endpoints show, from the answers that arrive.
 
 use futures_util::future::join_all;
-use gapless_chain::{Chain as _, EndpointHealth, PoolView, mempool_signal};
+use gapless_chain::{ChainReader as _, EndpointHealth, PoolView, Reason, mempool_signal};
 use gapless_domain::{B256, DiagnoseRequest, MempoolSignal, SubmitterId};
 
 use super::client::{ChainClient, EndpointChain, EndpointResult};
@@ -37,7 +37,8 @@ pub(super) async fn diagnose(
 impl EndpointChain<'_> {
     pub(super) fn pool_views(&self, lane: &SubmitterId, asked: &[DiagnoseRequest]) -> EndpointResult<Vec<PoolView>> {
         let state = &self.state;
-        let account = state.account(lane).ok_or_else(|| RequestFailure::answered("unknown account"))?;
+        let account =
+            state.account(lane).ok_or_else(|| RequestFailure::answered(Reason::Unrecognized, "unknown account"))?;
         let view = self.account_view(lane, None);
         let pool = state.endpoints.get(self.endpoint).map(|endpoint| &endpoint.pool);
         // A mined or replaced transaction may stay in the pool until it is cleaned up. Such a transaction does not

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use gapless_chain::Family;
-
 use super::block_tree::BlockId;
 use super::pool::TxPool;
-use super::texts::FAMILIES;
+use super::texts::{ClientFamily, FAMILIES};
 use crate::dice::Dice;
 
 /// The longest time that a block takes to reach a healthy endpoint.
@@ -41,7 +39,7 @@ pub(super) fn name_of(endpoint: usize) -> String {
 
 #[derive(Debug)]
 pub(super) struct ChainEndpoint {
-    pub(super) family: Family,
+    pub(super) family: ClientFamily,
     pub(super) pool: TxPool,
     /// The time that a block takes to reach the endpoint.
     pub(super) delay: Duration,
@@ -50,7 +48,7 @@ pub(super) struct ChainEndpoint {
 
 impl ChainEndpoint {
     pub(super) fn new(accounts: usize, dice: &mut Dice) -> Self {
-        let family = dice.pick(&FAMILIES).unwrap_or(Family::Geth);
+        let family = dice.pick(&FAMILIES).unwrap_or(ClientFamily::Geth);
         let limit = dice.pick(&LIMITS).unwrap_or(64);
         let takes_gaps = dice.permille(800);
         let delay = dice.duration(Duration::ZERO, LATEST_BLOCK);
@@ -65,7 +63,7 @@ impl ChainEndpoint {
     /// An endpoint of a test: blocks come at once, and its pool has no limits.
     pub(super) fn unlimited(accounts: usize) -> Self {
         let pool = TxPool::unlimited(accounts);
-        ChainEndpoint { family: Family::Geth, pool, delay: Duration::ZERO, condition: EndpointCondition::Healthy }
+        ChainEndpoint { family: ClientFamily::Geth, pool, delay: Duration::ZERO, condition: EndpointCondition::Healthy }
     }
 
     pub(super) fn condition(&self, now: Duration) -> EndpointCondition {

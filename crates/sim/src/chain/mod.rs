@@ -14,6 +14,8 @@
 mod block_tree;
 mod chain_faults;
 mod client;
+#[cfg(test)]
+mod conformance;
 mod diagnose;
 mod endpoint;
 mod pool;

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gapless_chain::{
-    AccountView, Chain, ChainError, Classified, EndpointStatus, Family, FeeQuote, Header, HeaderAt, Method, Receipt,
-    Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted, mempool_signal,
+    AccountView, Chain, ChainError, ChainPricer, ChainReader, ChainSender, Classified, EndpointStatus, FeeQuote,
+    Header, HeaderAt, Reason, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    mempool_signal,
 };
 use gapless_domain::{
     Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, Nonce, Permit, SignedPlan,
@@ -19,9 +20,9 @@ use gapless_domain::{
 use gapless_engine::Driver;
 use tokio::sync::Notify;
 
-use super::client::{EndpointChain, EndpointResult, quote_at};
+use super::client::{EndpointChain, EndpointResult, error, quote_at};
 use super::state::ChainState;
-use super::texts::{self, RequestFailure};
+use super::texts::{self, ClientFamily, RequestFailure};
 use super::{lock, signed};
 use crate::fault::{Faults, Odds};
 use crate::history::History;
@@ -109,9 +110,9 @@ pub enum ScriptedSend {
     /// The request is lost.
     TimeOut,
     /// The pool does not have it, and the endpoint answers this.
-    Text(&'static str),
+    Refused(Reason, &'static str),
     /// The pool has it, and the endpoint answers this.
-    AcceptedButText(&'static str),
+    AcceptedButRefused(Reason, &'static str),
 }
 
 impl ScriptedChain {
@@ -313,16 +314,16 @@ impl ScriptedChain {
         let scripted = self.scripted().sends.pop_front();
         let accept = || self.enter(|state, now| state.accept(&tx.raw, now));
         match scripted {
-            None => accept().map_err(|refused| texts::refusal(Family::Geth, refused)),
+            None => accept().map_err(|refused| texts::refusal(ClientFamily::Geth, refused)),
             Some(ScriptedSend::TimeOut) => Err(RequestFailure::TimedOut),
-            Some(ScriptedSend::Text(text)) => Err(RequestFailure::answered(text)),
+            Some(ScriptedSend::Refused(reason, text)) => Err(RequestFailure::answered(reason, text)),
             Some(ScriptedSend::TimeOutAfterAccepting) => {
                 let _ = accept();
                 Err(RequestFailure::TimedOut)
             }
-            Some(ScriptedSend::AcceptedButText(text)) => {
+            Some(ScriptedSend::AcceptedButRefused(reason, text)) => {
                 let _ = accept();
-                Err(RequestFailure::answered(text))
+                Err(RequestFailure::answered(reason, text))
             }
         }
     }
@@ -339,52 +340,10 @@ impl ScriptedChain {
     }
 }
 
-fn error(method: Method) -> impl Fn(RequestFailure) -> ChainError {
-    move |failure| ChainError { classified: failure.classified(Family::Geth, method) }
-}
-
 #[async_trait]
-impl Chain for ScriptedChain {
+impl ChainReader for ScriptedChain {
     fn id(&self) -> &ChainId {
         &self.shared.id
-    }
-
-    async fn estimate_gas(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
-        let reverted = RequestFailure::Answered { code: 3, text: "execution reverted: no".to_owned() };
-        let is_reverted = self.scripted().estimate_reverts;
-        let estimate = || if is_reverted { Err(reverted) } else { self.ask(|chain| chain.estimate(from, call, at)) };
-        self.count("estimate_gas").and_then(|()| estimate()).map_err(error(Method::Call))
-    }
-
-    async fn quote(&self) -> Result<FeeQuote, ChainError> {
-        let head = self.count("quote").and_then(|()| self.ask(|chain| chain.head_header()));
-        head.map(|head| quote_at(&head)).map_err(error(Method::Other))
-    }
-
-    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
-        if permit.lease().submitter() != &plan.submitter {
-            return Err(SignError::Refused(format!("a permit for {}", permit.lease().submitter())));
-        }
-        Ok(signed::sign(plan))
-    }
-
-    fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
-        signed::read_signed(raw)
-    }
-
-    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
-        let reached = self.count("broadcast");
-        let send = |tx: &SignedTx| match reached.clone().and_then(|()| self.send(tx)) {
-            Ok(hash) => Classified::answered(tx.hash, hash).into(),
-            Err(failure) => failure.classified(Family::Geth, Method::Send).into(),
-        };
-        txs.iter().map(send).collect()
-    }
-
-    async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
-        let pool_views = self.count("diagnose").and_then(|()| self.ask(|chain| chain.pool_views(account, asked)));
-        let Ok(pool_views) = pool_views else { return vec![MempoolSignal::Unknown; asked.len()] };
-        asked.iter().zip(pool_views).map(|(request, pool_view)| mempool_signal(request.nonce, &[pool_view])).collect()
     }
 
     async fn head(&self) -> Result<Header, ChainError> {
@@ -393,7 +352,7 @@ impl Chain for ScriptedChain {
         if let Some(other) = head_from {
             return other.head().await;
         }
-        self.count("head").and_then(|()| self.ask(|chain| chain.head_header())).map_err(error(Method::Other))
+        self.count("head").and_then(|()| self.ask(|chain| chain.head_header())).map_err(|failure| error(&failure))
     }
 
     async fn header(&self, at: HeaderAt) -> Result<Option<Header>, ChainError> {
@@ -401,7 +360,7 @@ impl Chain for ScriptedChain {
         if let Some(other) = header_from {
             return other.header(at).await;
         }
-        self.count_header("header").map_err(error(Method::Other))?;
+        self.count_header("header").map_err(|failure| error(&failure))?;
         let at = match at {
             HeaderAt::Safe | HeaderAt::Finalized => match finalized_depth {
                 Some(depth) => HeaderAt::Number(self.height().saturating_sub(depth)),
@@ -409,43 +368,43 @@ impl Chain for ScriptedChain {
             },
             at => at,
         };
-        self.ask(|chain| Ok(chain.header(at))).map_err(error(Method::Other))
+        self.ask(|chain| Ok(chain.header(at))).map_err(|failure| error(&failure))
     }
 
     async fn headers(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Option<Header>>, ChainError> {
         let Script { latency, first_block, .. } = self.scripted().clone();
         self.sleep(latency).await;
-        self.count_header("headers").map_err(error(Method::Other))?;
+        self.count_header("headers").map_err(|failure| error(&failure))?;
         self.ask(|chain| {
             let at = |number| chain.header(HeaderAt::Number(number)).filter(|_| number >= first_block);
             Ok(numbers.map(at).collect())
         })
-        .map_err(error(Method::Other))
+        .map_err(|failure| error(&failure))
     }
 
     async fn block_receipts(&self, block: BlockRef, _: &Wanted<'_>) -> Result<Option<Vec<Receipt>>, ChainError> {
         let Script { latency, no_block_receipts, hidden_receipts, .. } = self.scripted().clone();
         self.sleep(latency).await;
-        self.count("block_receipts").map_err(error(Method::Other))?;
+        self.count("block_receipts").map_err(|failure| error(&failure))?;
         if no_block_receipts {
             return Ok(None);
         }
         if hidden_receipts {
             return Ok(Some(Vec::new()));
         }
-        let receipts = self.ask(|chain| Ok(chain.block_receipts(block))).map_err(error(Method::Other))?;
+        let receipts = self.ask(|chain| Ok(chain.block_receipts(block))).map_err(|failure| error(&failure))?;
         Ok(receipts.map(|all| all.into_iter().map(|receipt| self.shown(receipt)).collect()))
     }
 
     async fn receipts(&self, hashes: &[B256]) -> Result<Vec<Option<Receipt>>, ChainError> {
         let Script { latency, receipts_fail, poison, null_receipts, .. } = self.scripted().clone();
         self.sleep(latency).await;
-        self.count("receipts").map_err(error(Method::Other))?;
+        self.count("receipts").map_err(|failure| error(&failure))?;
         if receipts_fail || poison.is_some_and(|poison| hashes.contains(&poison)) {
-            return Err(error(Method::Other)(RequestFailure::Unreachable));
+            return Err(error(&RequestFailure::Unreachable));
         }
         let find = |chain: EndpointChain<'_>| Ok(hashes.iter().map(|hash| chain.receipt(*hash)).collect::<Vec<_>>());
-        let found = self.ask(find).map_err(error(Method::Other))?;
+        let found = self.ask(find).map_err(|failure| error(&failure))?;
         let shown = found.into_iter().map(|found| found.filter(|_| !null_receipts).map(|receipt| self.shown(receipt)));
         Ok(shown.collect())
     }
@@ -453,10 +412,10 @@ impl Chain for ScriptedChain {
     async fn reverts(&self, hashes: &[B256]) -> Result<Vec<Option<Revert>>, ChainError> {
         let takes = self.scripted().reverts_take;
         self.sleep(takes).await;
-        self.count("reverts").map_err(error(Method::Other))?;
+        self.count("reverts").map_err(|failure| error(&failure))?;
         let Script { reverts_fail, revert, .. } = self.scripted().clone();
         if reverts_fail {
-            return Err(error(Method::Other)(RequestFailure::Unreachable));
+            return Err(error(&RequestFailure::Unreachable));
         }
         Ok(hashes.iter().map(|_| revert.clone()).collect())
     }
@@ -471,12 +430,12 @@ impl Chain for ScriptedChain {
         if let Some(other) = sent_from {
             return other.sent_by(account, numbers).await;
         }
-        self.count_header("sent_by").map_err(error(Method::Other))?;
+        self.count_header("sent_by").map_err(|failure| error(&failure))?;
         self.ask(|chain| {
             let at = |number| chain.sent_in(number, account).filter(|_| number >= first_block);
             Ok(numbers.map(at).collect())
         })
-        .map_err(error(Method::Other))
+        .map_err(|failure| error(&failure))
     }
 
     async fn accounts(
@@ -490,7 +449,7 @@ impl Chain for ScriptedChain {
             AccountView { balance: balance.unwrap_or(view.balance), ..view }
         };
         let views = |chain: EndpointChain<'_>| Ok(accounts.iter().map(|lane| view(&chain, lane)).collect());
-        self.count("accounts").and_then(|()| self.ask(views)).map_err(error(Method::Other))
+        self.count("accounts").and_then(|()| self.ask(views)).map_err(|failure| error(&failure))
     }
 
     async fn head_changed(&self) {
@@ -499,6 +458,59 @@ impl Chain for ScriptedChain {
 
     fn endpoints(&self) -> Vec<EndpointStatus> {
         Vec::new()
+    }
+}
+
+#[async_trait]
+impl ChainPricer for ScriptedChain {
+    async fn estimate_gas(&self, from: &SubmitterId, calls: &[&EvmCall], at: BlockRef) -> Vec<Result<u64, ChainError>> {
+        let is_reverted = self.scripted().estimate_reverts;
+        let reached = self.count("estimate_gas");
+        let estimate = |call: &&EvmCall| {
+            reached.clone()?;
+            if is_reverted {
+                return Err(RequestFailure::reverted("no"));
+            }
+            self.ask(|chain| chain.estimate(from, call, at))
+        };
+        calls.iter().map(|call| estimate(call).map_err(|failure| error(&failure))).collect()
+    }
+
+    async fn quote(&self) -> Result<FeeQuote, ChainError> {
+        let head = self.count("quote").and_then(|()| self.ask(|chain| chain.head_header()));
+        head.map(|head| quote_at(&head)).map_err(|failure| error(&failure))
+    }
+}
+
+#[async_trait]
+impl ChainSender for ScriptedChain {
+    async fn broadcast(&self, txs: &[SignedTx]) -> Vec<SendAnswer> {
+        let reached = self.count("broadcast");
+        let send = |tx: &SignedTx| match reached.clone().and_then(|()| self.send(tx)) {
+            Ok(hash) => Classified::answered(tx.hash, hash).into(),
+            Err(failure) => failure.classified().into(),
+        };
+        txs.iter().map(send).collect()
+    }
+
+    async fn diagnose(&self, account: &SubmitterId, asked: &[DiagnoseRequest]) -> Vec<MempoolSignal> {
+        let pool_views = self.count("diagnose").and_then(|()| self.ask(|chain| chain.pool_views(account, asked)));
+        let Ok(pool_views) = pool_views else { return vec![MempoolSignal::Unknown; asked.len()] };
+        asked.iter().zip(pool_views).map(|(request, pool_view)| mempool_signal(request.nonce, &[pool_view])).collect()
+    }
+}
+
+#[async_trait]
+impl Chain for ScriptedChain {
+    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
+        if permit.lease().submitter() != &plan.submitter {
+            return Err(SignError::Refused(format!("a permit for {}", permit.lease().submitter())));
+        }
+        Ok(signed::sign(plan))
+    }
+
+    fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
+        signed::read_signed(raw)
     }
 }
 

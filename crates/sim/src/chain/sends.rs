@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use gapless_chain::{Classified, Family, Method, SendAnswer, Verdict};
+use gapless_chain::{Classified, Reason, SendAnswer, Verdict};
 use gapless_domain::{B256, EndpointAnswer, SignedTx};
 
 use super::client::{ChainClient, EndpointResult};
@@ -81,14 +81,12 @@ pub(super) async fn broadcast(client: &ChainClient, txs: &[SignedTx]) -> Vec<Sen
         })
     });
     let answers = join_all(sends).await;
-    let families: Vec<Family> =
-        client.world.enter(|state, _| (0..endpoints).map(|endpoint| state.family(endpoint)).collect());
     let of = |position: usize, tx: &SignedTx| {
         let mut answers_of_tx = SendAnswers::default();
-        for (endpoint, (family, answer)) in families.iter().zip(&answers).enumerate() {
+        for (endpoint, answer) in answers.iter().enumerate() {
             let answer = answer.as_ref().map_err(Clone::clone);
             let answer = answer.and_then(|all| all.get(position).cloned().unwrap_or(Err(RequestFailure::Unreachable)));
-            answers_of_tx.count(tx, endpoint, *family, answer);
+            answers_of_tx.count(tx, endpoint, answer);
         }
         answers_of_tx.conclude()
     };
@@ -144,7 +142,7 @@ impl ReceivingEndpoint<'_> {
             _ => {
                 let true_answer = self.submit(tx);
                 self.struck(fault.kind, format!("{what}, instead of {true_answer:?}"));
-                Err(RequestFailure::answered(NONSENSE))
+                Err(RequestFailure::answered(Reason::Unrecognized, NONSENSE))
             }
         }
     }
@@ -172,11 +170,11 @@ struct SendAnswers {
 }
 
 impl SendAnswers {
-    fn count(&mut self, tx: &SignedTx, endpoint: usize, family: Family, answer: EndpointResult<B256>) {
+    fn count(&mut self, tx: &SignedTx, endpoint: usize, answer: EndpointResult<B256>) {
         let is_unreachable = answer == Err(RequestFailure::Unreachable);
         let classified = match answer {
             Ok(hash) => Classified::answered(tx.hash, hash),
-            Err(failure) => failure.classified(family, Method::Send),
+            Err(failure) => failure.classified(),
         };
         if !is_unreachable {
             self.heard.push(classified.heard_from(&name_of(endpoint)));
@@ -193,7 +191,7 @@ impl SendAnswers {
             (Some(best), Some(unreached)) if best.verdict == Verdict::Rejected => unreached,
             (Some(best), _) => best,
             (None, Some(unreached)) => unreached,
-            (None, None) => RequestFailure::Unreachable.classified(Family::Geth, Method::Send),
+            (None, None) => RequestFailure::Unreachable.classified(),
         };
         SendAnswer { classified, heard: self.heard }
     }

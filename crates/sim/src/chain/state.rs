@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_chain::Family;
 use gapless_domain::{B256, BlockRef, Bytes, SubmitterId, keccak256};
 
 use super::block_tree::{BlockId, BlockParts, BlockTree};
 use super::endpoint::{ChainEndpoint, EndpointCondition};
 use super::pool::{PoolContext, PoolRefusal, TxPool};
 use super::signed::DecodedTx;
+use super::texts::ClientFamily;
 use crate::dice::Dice;
 use crate::history::{History, Moment};
 use crate::world_spec::WorldSpec;
@@ -199,8 +199,8 @@ impl ChainState {
         endpoints.iter_mut().map(|endpoint| &mut endpoint.pool).chain([miner])
     }
 
-    pub(super) fn family(&self, endpoint: usize) -> Family {
-        self.endpoints.get(endpoint).map_or(Family::Geth, |endpoint| endpoint.family)
+    pub(super) fn family(&self, endpoint: usize) -> ClientFamily {
+        self.endpoints.get(endpoint).map_or(ClientFamily::Geth, |endpoint| endpoint.family)
     }
 
     /// The account's transactions in any pool, or on their way.

@@ -1,17 +1,25 @@
-//! The error texts of real clients, which the real classifier reads.
+//! The failures of requests: their reasons, and the error texts of real clients.
 
-use std::sync::OnceLock;
-
-use gapless_chain::{Classified, Classifier, Family, Method, NodeFailure, Overrides};
+use gapless_chain::{Classified, Reason, Source};
 
 use super::pool::PoolRefusal;
 
 /// The client families of the endpoints.
-pub(super) const FAMILIES: [Family; 5] =
-    [Family::Geth, Family::Nethermind, Family::Erigon, Family::Besu, Family::Anvil];
+pub(super) const FAMILIES: [ClientFamily; 5] =
+    [ClientFamily::Geth, ClientFamily::Nethermind, ClientFamily::Erigon, ClientFamily::Besu, ClientFamily::Anvil];
 
-/// A text that the classifier has no pattern for.
+/// A text that no classifier has a pattern for.
 pub(super) const NONSENSE: &str = "the flux of module 17 is out of phase";
+
+/// The client whose error texts an endpoint has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClientFamily {
+    Geth,
+    Nethermind,
+    Erigon,
+    Besu,
+    Anvil,
+}
 
 /// The reason why a request has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,44 +31,60 @@ pub(super) enum RequestFailure {
     /// A gateway answered. The request may have arrived.
     Gateway,
     /// The chain node answered with an error.
-    Answered { code: i64, text: String },
+    Answered { reason: Reason, code: i64, text: String },
 }
 
 impl RequestFailure {
-    pub(super) fn answered(text: impl Into<String>) -> Self {
-        RequestFailure::Answered { code: -32000, text: text.into() }
+    pub(super) fn answered(reason: Reason, text: impl Into<String>) -> Self {
+        RequestFailure::Answered { reason, code: -32000, text: text.into() }
     }
 
-    pub(super) fn classified(&self, family: Family, method: Method) -> Classified {
-        let failure = match self {
-            RequestFailure::TimedOut => NodeFailure::TimedOut,
-            RequestFailure::Unreachable => NodeFailure::Unreachable { text: "connection refused" },
-            RequestFailure::Gateway => NodeFailure::Http { status: 503, body: "503 Service Temporarily Unavailable" },
-            RequestFailure::Answered { code, text } => NodeFailure::Answer { code: Some(*code), text, data: None },
-        };
-        classifier().classify(Some(family), method, &failure)
+    pub(super) fn reverted(text: &str) -> Self {
+        RequestFailure::Answered { reason: Reason::Reverted, code: 3, text: format!("execution reverted: {text}") }
+    }
+
+    pub(super) fn classified(&self) -> Classified {
+        match self {
+            RequestFailure::TimedOut => Classified::new(Reason::TimedOut, Source::Transport, ""),
+            RequestFailure::Unreachable => {
+                Classified::new(Reason::Unreachable, Source::Transport, "connection refused")
+            }
+            RequestFailure::Gateway => {
+                Classified::new(Reason::GatewayError, Source::HttpStatus(503), "503 Service Temporarily Unavailable")
+            }
+            RequestFailure::Answered { reason, code, text } => Classified::new(*reason, Source::Code(*code), text),
+        }
     }
 }
 
-/// Compiled once for all worlds.
-fn classifier() -> &'static Classifier {
-    static CLASSIFIER: OnceLock<Classifier> = OnceLock::new();
-    CLASSIFIER.get_or_init(|| match Classifier::new(Overrides::default()) {
-        Ok(classifier) => classifier,
-        Err(error) => unreachable!("a test proves that the tables are well formed: {error}"),
-    })
+impl PoolRefusal {
+    fn reason(self) -> Reason {
+        match self {
+            PoolRefusal::AlreadyKnown => Reason::AlreadyKnown,
+            PoolRefusal::NonceTooLow { .. } => Reason::NonceUsed,
+            PoolRefusal::NonceGap { .. } => Reason::NonceGap,
+            PoolRefusal::NonceTooFar => Reason::NonceTooFar,
+            PoolRefusal::ReplacementUnderpriced => Reason::ReplacementUnderpriced,
+            PoolRefusal::Underpriced => Reason::FeeTooLow,
+            PoolRefusal::InsufficientFunds { .. } => Reason::InsufficientFunds,
+            PoolRefusal::Full => Reason::PoolFull,
+            PoolRefusal::GasTooLow => Reason::GasTooLow,
+            PoolRefusal::TipAboveMax => Reason::BadFees,
+            PoolRefusal::Unreadable => Reason::BadSignature,
+        }
+    }
 }
 
 /// The error of a client of this family when its pool refuses a transaction.
-pub(super) fn refusal(family: Family, refusal: PoolRefusal) -> RequestFailure {
+pub(super) fn refusal(family: ClientFamily, refusal: PoolRefusal) -> RequestFailure {
     let text = match family {
-        Family::Nethermind => nethermind(refusal),
-        Family::Erigon => erigon(refusal),
-        Family::Besu => return besu(refusal),
-        Family::Anvil => anvil(refusal),
-        _ => geth(refusal),
+        ClientFamily::Nethermind => nethermind(refusal),
+        ClientFamily::Erigon => erigon(refusal),
+        ClientFamily::Besu => return besu(refusal),
+        ClientFamily::Anvil => anvil(refusal),
+        ClientFamily::Geth => geth(refusal),
     };
-    RequestFailure::answered(text)
+    RequestFailure::answered(refusal.reason(), text)
 }
 
 fn geth(refusal: PoolRefusal) -> String {
@@ -131,7 +155,7 @@ fn besu(refusal: PoolRefusal) -> RequestFailure {
         PoolRefusal::TipAboveMax => (-32000, "max priority fee per gas exceeds max fee per gas"),
         PoolRefusal::Unreadable => (-32002, "Invalid signature"),
     };
-    RequestFailure::Answered { code, text: text.to_owned() }
+    RequestFailure::Answered { reason: refusal.reason(), code, text: text.to_owned() }
 }
 
 fn anvil(refusal: PoolRefusal) -> String {
@@ -150,11 +174,38 @@ fn anvil(refusal: PoolRefusal) -> String {
 mod tests {
     use super::*;
     use gapless_chain::Verdict;
+    use gapless_chain_evm::{Classifier, Family, Method, NodeFailure, Overrides};
 
-    /// The classifier knows all texts, and gives each refusal the same verdict for every family.
+    /// The verdict of the real classifier on the text of a failure.
+    fn verdict_on_text(
+        classifier: &Classifier,
+        family: ClientFamily,
+        method: Method,
+        failed: &RequestFailure,
+    ) -> Verdict {
+        let family = match family {
+            ClientFamily::Geth => Family::Geth,
+            ClientFamily::Nethermind => Family::Nethermind,
+            ClientFamily::Erigon => Family::Erigon,
+            ClientFamily::Besu => Family::Besu,
+            ClientFamily::Anvil => Family::Anvil,
+        };
+        let classified = failed.classified();
+        let text = classified.text.as_str();
+        let failure = match failed {
+            RequestFailure::TimedOut => NodeFailure::TimedOut,
+            RequestFailure::Unreachable => NodeFailure::Unreachable { text },
+            RequestFailure::Gateway => NodeFailure::Http { status: 503, body: text },
+            RequestFailure::Answered { code, .. } => NodeFailure::Answer { code: Some(*code), text, data: None },
+        };
+        classifier.classify(Some(family), method, &failure).verdict
+    }
+
+    /// The real classifier gives every text of the simulator the verdict that the simulator gives it.
     #[test]
     fn classifier_knows_every_refusal() {
-        let cases = [
+        let classifier = Classifier::new(Overrides::default()).unwrap();
+        let refusals = [
             (PoolRefusal::AlreadyKnown, Verdict::AlreadyKnown),
             (PoolRefusal::NonceTooLow { next: 5, nonce: 3 }, Verdict::NonceTooLow),
             (PoolRefusal::NonceGap { next: 5, nonce: 9 }, Verdict::NonceTooHigh),
@@ -167,15 +218,21 @@ mod tests {
             (PoolRefusal::TipAboveMax, Verdict::Rejected),
             (PoolRefusal::Unreadable, Verdict::Rejected),
         ];
+        let others = [
+            (RequestFailure::TimedOut, Verdict::Unavailable),
+            (RequestFailure::Unreachable, Verdict::Unavailable),
+            (RequestFailure::Gateway, Verdict::Unavailable),
+            (RequestFailure::answered(Reason::Unrecognized, NONSENSE), Verdict::Unknown),
+        ];
         for family in FAMILIES {
-            for (said, meant) in cases {
-                let failure = refusal(family, said);
-                assert_eq!(failure.classified(family, Method::Send).verdict, meant, "{family:?}: {failure:?}");
+            let refused = refusals.iter().map(|(refused, verdict)| (refusal(family, *refused), *verdict));
+            for (failure, verdict) in refused.chain(others.iter().cloned()) {
+                let read = verdict_on_text(&classifier, family, Method::Send, &failure);
+                assert_eq!((read, failure.classified().verdict), (verdict, verdict), "{family:?}: {failure:?}");
             }
-            let nonsense = RequestFailure::answered(NONSENSE).classified(family, Method::Send);
-            assert_eq!(nonsense.verdict, Verdict::Unknown);
+            let reverted = RequestFailure::reverted("too early");
+            assert_eq!(verdict_on_text(&classifier, family, Method::Call, &reverted), Verdict::Reverted);
+            assert_eq!(reverted.classified().verdict, Verdict::Reverted);
         }
-        let revert = RequestFailure::Answered { code: 3, text: "execution reverted: too early".to_owned() };
-        assert_eq!(revert.classified(Family::Geth, Method::Call).verdict, Verdict::Reverted);
     }
 }

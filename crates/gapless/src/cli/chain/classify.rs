@@ -4,7 +4,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use gapless_chain::{Classified, Classifier, Family, Method, NodeFailure, Overrides, Source};
+use gapless_chain::{Classified, Source};
+use gapless_chain_evm::{Classifier, Family, Method, NodeFailure, Overrides};
 use serde_json::{Value, json};
 
 use crate::cli::{CliError, ConfigArgs, Exit};

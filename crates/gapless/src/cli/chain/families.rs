@@ -1,6 +1,6 @@
 //! `gapless chain families`: lists the client families that the classifier knows.
 
-use gapless_chain::Family;
+use gapless_chain_evm::Family;
 use serde_json::json;
 
 use crate::cli::{CliError, Exit};

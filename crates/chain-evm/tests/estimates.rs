@@ -1,0 +1,136 @@
+//! The requests of gas estimates: how many calls and round trips a batch costs.
+
+#![allow(clippy::unwrap_used, reason = "test code, also outside of test functions")]
+
+mod support;
+
+use gapless_chain::{ChainPricer as _, ChainReader as _, Verdict};
+use gapless_chain_evm::{EvmChain, FeeOptions, Rollup};
+use gapless_domain::{Address, Amount, BlockRef, Bytes, EvmCall};
+use serde_json::{Value, json};
+use support::{FakeNode, chain, options, signer, submitter};
+
+/// The address of a contract, and that of an account with a delegation (EIP-7702).
+const CONTRACT: Address = Address::repeat_byte(0xc0);
+const DELEGATED: Address = Address::repeat_byte(0xde);
+
+const BATCH: u8 = 40;
+
+fn transfer(to: Address) -> EvmCall {
+    EvmCall { to: Some(to), value: Amount::from(1_u64), ..EvmCall::default() }
+}
+
+/// Transfers to so many accounts without code, from a first one on.
+fn transfers(first: u8) -> Vec<EvmCall> {
+    (first..first + BATCH).map(|byte| transfer(Address::repeat_byte(byte))).collect()
+}
+
+fn answer(method: &str, params: &Value) -> Option<Value> {
+    let result = |result: &str| Some(json!({ "jsonrpc": "2.0", "result": result }));
+    let has = |account: &Value, address: Address| account.as_str().unwrap().parse::<Address>().unwrap() == address;
+    match method {
+        "eth_estimateGas" => {
+            let is_plain = ![CONTRACT, DELEGATED].iter().any(|code| has(&params[0]["to"], *code));
+            let data = params[0]["input"].as_str().or(params[0]["data"].as_str()).unwrap_or("0x");
+            result(if is_plain && data == "0x" { "0x5208" } else { "0x7530" })
+        }
+        "eth_getCode" if has(&params[0], CONTRACT) => result("0x60016002"),
+        "eth_getCode" if has(&params[0], DELEGATED) => result(&format!("0xef0100{}", "11".repeat(20))),
+        _ => None,
+    }
+}
+
+async fn start() -> (FakeNode, EvmChain, BlockRef) {
+    let node = FakeNode::start(|script| script.custom = Some(answer)).await;
+    let chain = chain(&[&node]);
+    let head = chain.head().await.unwrap().block;
+    (node, chain, head)
+}
+
+/// Estimates a batch. Gives the gas of each call, and the numbers of estimates, of codes and of requests.
+async fn estimate(node: &FakeNode, chain: &EvmChain, calls: &[EvmCall], at: BlockRef) -> (Vec<u64>, [usize; 3]) {
+    node.change(|script| {
+        script.asked.clear();
+        script.sizes.clear();
+    });
+    let calls: Vec<&EvmCall> = calls.iter().collect();
+    let gas = chain.estimate_gas(&submitter(0), &calls, at).await.into_iter().map(Result::unwrap).collect();
+    let requests = node.change(|script| script.sizes.len());
+    (gas, [node.count("eth_estimateGas"), node.count("eth_getCode"), requests])
+}
+
+/// Before: 40 estimates in 40 requests for each of these batches.
+#[tokio::test]
+async fn plain_transfers_need_no_estimate_after_the_first() {
+    let (node, chain, head) = start().await;
+    let (gas, counts) = estimate(&node, &chain, &transfers(1), head).await;
+    assert_eq!((gas, counts), (vec![21_000; 40], [40, 0, 1]), "the first batch is estimated in one request");
+    let (gas, counts) = estimate(&node, &chain, &transfers(1), head).await;
+    assert_eq!((gas, counts), (vec![21_000; 40], [0, 0, 0]), "known recipients need no request");
+    let (gas, counts) = estimate(&node, &chain, &transfers(50), head).await;
+    assert_eq!((gas, counts), (vec![21_000; 40], [0, 40, 1]), "of new recipients only the code is read");
+    let same = vec![transfer(Address::repeat_byte(100)); 40];
+    let (gas, counts) = estimate(&node, &chain, &same, head).await;
+    assert_eq!((gas, counts), (vec![21_000; 40], [0, 1, 1]), "the code of one recipient is read once");
+}
+
+#[tokio::test]
+async fn recipient_with_code_is_estimated() {
+    let (node, chain, head) = start().await;
+    estimate(&node, &chain, &transfers(1), head).await;
+    for _ in 0..2 {
+        for recipient in [CONTRACT, DELEGATED] {
+            let calls = [transfer(recipient), transfer(Address::repeat_byte(1))];
+            let (gas, counts) = estimate(&node, &chain, &calls, head).await;
+            assert_eq!((gas, counts), (vec![30_000, 21_000], [1, 1, 2]), "{recipient}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn call_with_data_is_estimated_in_the_same_request() {
+    let (node, chain, head) = start().await;
+    estimate(&node, &chain, &transfers(1), head).await;
+    let with_data = EvmCall { data: Bytes::from_static(&[1]), ..transfer(Address::repeat_byte(1)) };
+    let precompile = transfer(Address::with_last_byte(4));
+    let calls = [with_data, transfer(Address::repeat_byte(60)), precompile];
+    let (gas, counts) = estimate(&node, &chain, &calls, head).await;
+    assert_eq!((gas, counts), (vec![30_000, 21_000, 21_000], [2, 1, 1]));
+}
+
+/// The gas of a transfer on Arbitrum includes its data, whose price changes.
+#[tokio::test]
+async fn transfers_of_arbitrum_are_always_estimated() {
+    let node = FakeNode::start(|script| script.custom = Some(answer)).await;
+    let fees = FeeOptions { rollup: Rollup::Arbitrum, ..options(&[&node]).fees };
+    let mut options = options(&[&node]);
+    options.fees = fees;
+    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let head = chain.head().await.unwrap().block;
+    for _ in 0..2 {
+        let (_, counts) = estimate(&node, &chain, &transfers(1), head).await;
+        assert_eq!(counts, [40, 0, 1]);
+    }
+}
+
+#[tokio::test]
+async fn failed_estimate_is_asked_at_another_endpoint() {
+    fn refuses(method: &str, params: &Value) -> Option<Value> {
+        let is_refused = method == "eth_estimateGas" && params[0]["to"] == json!(CONTRACT);
+        let error = json!({ "jsonrpc": "2.0", "error": { "code": -32000, "message": "the flux is out of phase" } });
+        if is_refused { Some(error) } else { answer(method, params) }
+    }
+    let first = FakeNode::start(|script| script.custom = Some(refuses)).await;
+    let second = FakeNode::start(|script| script.custom = Some(refuses)).await;
+    let chain = chain(&[&first, &second]);
+    let head = chain.head().await.unwrap().block;
+    let calls = [&transfer(Address::repeat_byte(1)), &transfer(CONTRACT)];
+    let answers = chain.estimate_gas(&submitter(0), &calls, head).await;
+    assert_eq!(answers[0], Ok(21_000));
+    assert_eq!(answers[1].as_ref().unwrap_err().classified.verdict, Verdict::Unknown);
+    let estimates = first.count("eth_estimateGas") + second.count("eth_estimateGas");
+    assert_eq!(estimates, 3, "only the failed estimate is repeated");
+    second.change(|script| script.custom = Some(answer));
+    first.change(|script| script.custom = Some(answer));
+    assert_eq!(chain.estimate_gas(&submitter(0), &calls, head).await, [Ok(21_000), Ok(30_000)]);
+}

@@ -1,13 +1,13 @@
 //! EVM chains for Gapless: endpoints, fees, transactions and signers.
 //!
-//! - [`EvmChain`] implements the contract of `gapless-chain`. It is created from [`EvmChainOptions`] and a list of
-//!   [`Signer`]s; no endpoint has to be up.
+//! - [`EvmChain`] implements the contract of `gapless-chain`. It is created from [`EvmChainOptions`]; no endpoint has
+//!   to be up.
 //! - `rpc` carries JSON-RPC over HTTP and WebSocket: batches, time-outs, bounds. It judges nothing.
 //! - `endpoint` is one endpoint: chain id, health, shown blocks, capabilities. `endpoints` chooses among several.
 //!   `read` has the reads.
 //! - `broadcast` combines the answers of several endpoints to a send, `mempool` the states of several mempools. `fees`
 //!   makes a quote of a fee history, and `surcharge` caches the data fees of rollups. `transaction` encodes plans and
-//!   verifies the output of signers.
+//!   verifies the output of signers; [`EvmEncoder`] offers that to the crate of the signer contract.
 //! - [`authority`] recovers the account of an EIP-7702 authorization.
 //! - `signer` has the keys: [`LocalSigner`] from memory, the environment, a mnemonic or a [`Keystore`] file.
 //!
@@ -17,6 +17,7 @@
 mod authority;
 mod broadcast;
 mod chain;
+mod encoder;
 mod endpoint;
 mod endpoints;
 mod family;
@@ -33,8 +34,9 @@ mod transaction;
 
 pub use authority::authority;
 pub use chain::EvmChain;
+pub use encoder::EvmEncoder;
 pub use fees::{FeeOptions, Rollup};
 pub use gapless_secret::{Secret, SecretError, SecretUrl, UrlError};
 pub use options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
-pub use signer::{KeyError, Keystore, KeystoreEntry, KeystoreError, LocalSigner, MnemonicOptions, Signer, SignerError};
+pub use signer::{KeyError, Keystore, KeystoreEntry, KeystoreError, LocalSigner, MnemonicOptions, evm_address};
 pub use transaction::UnsignedTx;

@@ -8,7 +8,7 @@ use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use gapless_domain::{
     Amount, BlockLink, BlockRef, ChainId, DiagnoseRequest, EndpointAnswer, EvmCall, Fees, MempoolSignal, NodeText,
-    Nonce, Outline, Permit, SignedPlan, SignedTx, Speed, SubmitterId, TxPlan,
+    Nonce, Outline, SignedPlan, SignedTx, Speed, SubmitterId,
 };
 
 use crate::classified::Classified;
@@ -37,11 +37,7 @@ pub trait Chain: Send + Sync + fmt::Debug {
         Ok(Amount::ZERO)
     }
 
-    // --- Sign and send. ---
-
-    /// Signs a plan with the key of its submitter. The result is verified: its signature recovers to the submitter, and
-    /// it carries exactly this plan (S09).
-    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError>;
+    // --- Send. ---
 
     /// Decodes signed bytes of any account. Hash and sender are computed from the bytes.
     fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx>;
@@ -274,19 +270,4 @@ impl EndpointHealth {
 #[error("{}: {}", classified.reason.as_str(), classified.text)]
 pub struct ChainError {
     pub classified: Classified,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SignError {
-    #[error("this node has no key for {0}")]
-    NoKey(SubmitterId),
-    /// A later try may succeed: a remote signer is down.
-    #[error("the signer is not available: {0}")]
-    Unavailable(String),
-    /// A later try fails too: the signer or the encoding cannot express this plan.
-    #[error("the signer refused: {0}")]
-    Refused(String),
-    /// The signed bytes differ from the plan. They are dropped (S09).
-    #[error("the signer returned a transaction with a different {0}")]
-    Mismatch(&'static str),
 }

@@ -37,7 +37,7 @@ pub use classified::{Classified, Source};
 pub use classifier::Classifier;
 pub use contract::{
     AccountView, Chain, ChainError, EndpointHealth, EndpointStatus, FeeQuote, Header, HeaderAt, Receipt, Revert,
-    SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    SendAnswer, SentInBlock, UnreadableTx, Wanted,
 };
 pub use failure::{Method, NodeFailure};
 pub use family::Family;

@@ -10,11 +10,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_chain::{
     AccountView, Chain, ChainError, Classified, EndpointStatus, Family, FeeQuote, Header, HeaderAt, Method, Receipt,
-    Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted, mempool_signal,
+    Revert, SendAnswer, SentInBlock, UnreadableTx, Wanted, mempool_signal,
 };
 use gapless_domain::{
-    Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, Nonce, Permit, SignedPlan,
-    SignedTx, SubmitterId, Tick, TxPlan, U256,
+    Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, Nonce, SignedPlan, SignedTx,
+    SubmitterId, Tick, TxPlan, U256,
 };
 use gapless_engine::Driver;
 use tokio::sync::Notify;
@@ -359,13 +359,6 @@ impl Chain for ScriptedChain {
     async fn quote(&self) -> Result<FeeQuote, ChainError> {
         let head = self.count("quote").and_then(|()| self.ask(|chain| chain.head_header()));
         head.map(|head| quote_at(&head)).map_err(error(Method::Other))
-    }
-
-    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
-        if permit.lease().submitter() != &plan.submitter {
-            return Err(SignError::Refused(format!("a permit for {}", permit.lease().submitter())));
-        }
-        Ok(signed::sign(plan))
     }
 
     fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {

@@ -148,7 +148,7 @@ impl Engine {
             desks.insert(desk.chain.id().clone(), desk);
         }
         let mut servable = BTreeMap::new();
-        // A permit holds at least this long after the last renewal, so a call ends before the permit that it began with.
+        // The shortest time for which a permit holds while leases are renewed: a call ends before its permit does.
         let permitted = terms.trusted_span().saturating_sub(terms.renew_interval);
         let limits = SigningLimits { timeout: options.signing.timeout.min(permitted), ..options.signing };
         let bounds = SigningBounds::new(limits, Arc::new(DriverTimer(Arc::clone(&driver))));

@@ -25,7 +25,6 @@ fn signing(limits: SigningLimits) -> EngineOptions {
     EngineOptions { signing: limits, ..EngineOptions::default() }
 }
 
-/// proves N21
 #[tokio::test(start_paused = true)]
 async fn hanging_signer_leaves_the_lane_to_another_node() {
     let world = World::new(1).await.window(16);
@@ -64,7 +63,7 @@ async fn hanging_signer_of_the_only_node_is_asked_again() {
 }
 
 /// The call of the first node ends after its time-out, when the second node has bound the nonces.
-/// proves P3
+/// proves S01
 #[tokio::test(start_paused = true)]
 async fn late_signatures_are_dropped_and_never_bound() {
     let world = World::new(1).await.window(16);
@@ -141,4 +140,37 @@ async fn many_lanes_sign_at_once_within_the_bound() {
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
     assert_eq!(signer.most_running(), 4);
     assert_eq!(signer.calls().len(), 12);
+}
+
+/// Only one of the lanes has a call at a time. The others wait for a place, and must not wait for ever.
+#[tokio::test(start_paused = true)]
+async fn lanes_that_wait_for_a_hanging_signer_move_too() {
+    let world = World::new(10).await;
+    let hanging = world.signer();
+    hanging.script(|script| script.hangs = true);
+    let limits = SigningLimits { concurrency: 1, ..SigningLimits::default() };
+    let first = world.node_signing("a", signing(limits), hanging.clone());
+    let mut ids = Vec::new();
+    for lane in &world.lanes {
+        ids.extend(first.submit(lane, 0..2).await);
+    }
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(hanging.calls().len(), 1);
+    let second = world.node_signing("b", EngineOptions::default(), world.signer());
+    until_all(&second.store, &ids, StateName::Confirmed, A_WHILE).await;
+    assert_eq!(world.chain.sends().len(), ids.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn drain_with_a_hanging_signer_releases_the_lease() {
+    let world = World::new(1).await;
+    let signer = world.signer();
+    signer.script(|script| script.hangs = true);
+    let node = world.node_signing("a", EngineOptions::default(), signer.clone());
+    node.submit(&world.lanes[0], 0..1).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(signer.calls().len(), 1);
+    let drained = tokio::time::timeout(5 * SECOND, node.engine.drain()).await;
+    assert!(drained.is_ok(), "the drain still waits for the signer");
+    assert_eq!(owner(&world).await, None);
 }

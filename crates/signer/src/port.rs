@@ -18,8 +18,8 @@ use gapless_domain::{B256, Bytes};
 /// - answer each input by itself, in the order of the inputs: a failure of one input fails no other input;
 /// - sign the digest as it is, without hashing it again;
 /// - sign as chains accept it: an ECDSA signature has its `s` in the lower half of the curve's order (EIP-2);
-/// - wait without blocking its thread, and stay usable when a call is dropped before its end. The caller drops a call at
-///   its time-out, and never reads a later answer;
+/// - wait without blocking its thread, and stay usable when a call is dropped before its end. The caller drops a call
+///   at its time-out, and never reads a later answer;
 /// - show nothing of the key in `Debug`, errors or logs (X03).
 #[async_trait]
 pub trait Signer: Send + Sync + fmt::Debug {

@@ -5,13 +5,15 @@
 #[allow(dead_code, reason = "not every test file uses all of it")]
 mod support;
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use gapless_signer::conformance::{input, verify};
 use gapless_signer::{Signer, SignerError, SigningBounds, SigningInput, SigningLimits, Timer as _};
+use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use support::{TestService, TestTimer};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -112,4 +114,59 @@ async fn long_batch_is_split_into_calls_at_once() {
     for (input, answer) in inputs.iter().zip(answers) {
         assert!(verify(signer.public_key(), input, &answer.unwrap()));
     }
+}
+
+/// Counts by the labels of a counter, and the values of histograms.
+#[derive(Debug, Default)]
+struct Recorded {
+    counters: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
+    values: Arc<Values>,
+}
+
+#[derive(Debug, Default)]
+struct Values(Mutex<Vec<f64>>);
+
+impl HistogramFn for Values {
+    fn record(&self, value: f64) {
+        self.0.lock().unwrap().push(value);
+    }
+}
+
+impl Recorder for Recorded {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        let labels: Vec<&str> = key.labels().map(|label| label.value()).collect();
+        let name = format!("{} {}", key.name(), labels.join(" "));
+        Counter::from_arc(Arc::clone(self.counters.lock().unwrap().entry(name).or_default()))
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        assert_eq!(key.name(), "gapless_signer_seconds");
+        Histogram::from_arc(Arc::clone(&self.values))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_and_durations_are_measured() {
+    let recorded = Recorded::default();
+    let _recorder = metrics::set_default_local_recorder(&recorded);
+    let (timer, service) = (TestTimer::start(), TestService::new("kms", Some(SECOND)));
+    service.refused.lock().unwrap().insert("input 1".to_owned());
+    let signer = bounds(&timer, SigningLimits::default()).bound(Arc::clone(&service) as _);
+    signer.sign_many(&inputs(2)).await;
+    *service.latency.lock().unwrap() = None;
+    signer.sign_many(&inputs(3)).await;
+    let count = |reason: &str| {
+        let counters = recorded.counters.lock().unwrap();
+        counters.get(&format!("gapless_signer_failures_total {reason}")).map_or(0, |count| count.load(Ordering::SeqCst))
+    };
+    assert_eq!((count("refused"), count("timeout"), count("unavailable")), (1, 3, 0));
+    assert_eq!(*recorded.values.0.lock().unwrap(), [1.0, 5.0]);
 }

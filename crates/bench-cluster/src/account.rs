@@ -1,7 +1,7 @@
 //! Fresh accounts: every measurement has its own, so that each begins at nonce 0 on any chain.
 
 use alloy_primitives::{Address, B256, keccak256};
-use gapless_chain_evm::{LocalSigner, Signer as _};
+use gapless_chain_evm::LocalSigner;
 use uuid::Uuid;
 
 use crate::LoadError;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use alloy_consensus::{SignableTransaction as _, TxEip1559, TxEnvelope};
 use alloy_eips::Encodable2718 as _;
 use alloy_primitives::{Address, Bytes, TxKind, U256, hex};
-use gapless_chain_evm::{LocalSigner, Signer as _};
+use gapless_chain_evm::LocalSigner;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ pub(crate) async fn tick(chain: &Endpoint, interval: Duration) -> LoadError {
         let bare = Bare::new(chain, flow).await?;
         let mut rpc = chain.connect().await?;
         for nonce in 0.. {
-            rpc.call("eth_sendRawTransaction", json!([bare.sign(0, nonce).await?])).await?;
+            rpc.call("eth_sendRawTransaction", json!([bare.sign(0, nonce)])).await?;
             tokio::time::sleep(interval).await;
         }
         Ok::<_, LoadError>(())
@@ -153,7 +153,7 @@ impl Bare {
             }
             let mut calls = Vec::with_capacity(batch.len());
             for (id, (sender, nonce)) in batch.iter().enumerate() {
-                let raw = self.sign(*sender, *nonce).await?;
+                let raw = self.sign(*sender, *nonce);
                 calls.push(format!(
                     "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"eth_sendRawTransaction\",\"params\":[\"{raw}\"]}}"
                 ));
@@ -205,8 +205,8 @@ impl Bare {
         batch
     }
 
-    async fn sign(&self, sender: usize, nonce: u64) -> Result<String, LoadError> {
-        let Some(sender) = self.senders.get(sender) else { return Ok(String::new()) };
+    fn sign(&self, sender: usize, nonce: u64) -> String {
+        let Some(sender) = self.senders.get(sender) else { return String::new() };
         let tx = TxEip1559 {
             chain_id: self.chain_id,
             nonce,
@@ -218,8 +218,8 @@ impl Bare {
             input: Bytes::from(vec![0x11; self.flow.calldata]),
             ..TxEip1559::default()
         };
-        let signature = sender.signer.sign_hash(tx.signature_hash()).await?;
-        Ok(hex::encode_prefixed(TxEnvelope::from(tx.into_signed(signature)).encoded_2718()))
+        let signature = sender.signer.sign_hash(tx.signature_hash());
+        hex::encode_prefixed(TxEnvelope::from(tx.into_signed(signature)).encoded_2718())
     }
 
     /// Reads every block's receipts until all transactions are mined.

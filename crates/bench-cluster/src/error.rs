@@ -40,8 +40,6 @@ pub enum LoadError {
     NotConfirmed { count: usize, state: &'static str, first: String },
     #[error("a key cannot be used: {0}")]
     Key(#[from] gapless_chain_evm::KeyError),
-    #[error("cannot sign: {0}")]
-    Sign(#[from] gapless_chain_evm::SignerError),
     #[error("a submitter's id: {0}")]
     Id(#[from] gapless_domain::IdError),
     #[error(transparent)]

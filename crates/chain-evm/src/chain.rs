@@ -1,6 +1,5 @@
 //! [`EvmChain`]: the [`Chain`] contract for EVM chains.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -10,11 +9,10 @@ use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use gapless_chain::{
     AccountView, Chain, ChainError, ChainPricer, ChainReader, ChainSender, EndpointStatus, FeeQuote, Header, HeaderAt,
-    Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    Receipt, Revert, SendAnswer, SentInBlock, UnreadableTx, Wanted,
 };
 use gapless_domain::{
-    Amount, BlockRef, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Outline, Permit, SignedPlan, SignedTx,
-    SubmitterId, TxPlan,
+    Amount, BlockRef, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Outline, SignedPlan, SignedTx, SubmitterId,
 };
 use tokio::sync::watch;
 
@@ -28,7 +26,6 @@ use crate::mempool;
 use crate::options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
 use crate::read::RevertSource;
 use crate::rpc::{self, HeadListener, HttpTransport, Transport, WebSocketTransport};
-use crate::signer::{Signer, SignerError};
 use crate::surcharge::DataFees;
 use crate::{fees, read, transaction};
 
@@ -44,7 +41,6 @@ pub struct EvmChain {
     pricing: FeeOptions,
     data_fees: DataFees,
     estimates: Estimates,
-    signers: HashMap<Address, Arc<dyn Signer>>,
     heads: HeadNotifications,
 }
 
@@ -66,16 +62,9 @@ impl EvmChain {
 
     /// Creates the chain. No endpoint has to be up: endpoints are checked when they are first needed, and again after
     /// an outage. A chain with a WebSocket endpoint has to be created inside a tokio runtime.
-    pub fn connect(options: EvmChainOptions, signers: Vec<Arc<dyn Signer>>) -> Result<Self, ConnectError> {
+    pub fn connect(options: EvmChainOptions) -> Result<Self, ConnectError> {
         options.validate()?;
         let number = options.id.evm_number().ok_or_else(|| ConnectError::NotEvm(options.id.clone()))?;
-        let mut by_address = HashMap::new();
-        for signer in signers {
-            let address = signer.address();
-            if by_address.insert(address, signer).is_some() {
-                return Err(ConnectError::TwoSigners(address));
-            }
-        }
         let needs_tls = options.rpc.iter().any(|endpoint| matches!(endpoint.url.scheme(), "https" | "wss"));
         let tls = rpc::client_config(needs_tls).map_err(|error| ConnectError::Tls(error.to_string()))?;
         let settings = Arc::new(EndpointSettings {
@@ -124,14 +113,8 @@ impl EvmChain {
             estimates: Estimates::new(options.fees.rollup == Rollup::Arbitrum),
             pricing: options.fees,
             data_fees: DataFees::default(),
-            signers: by_address,
             heads: HeadNotifications { count, seen: AtomicU64::new(0), has_source },
         })
-    }
-
-    /// The accounts for which this node has a key.
-    pub fn signing_addresses(&self) -> impl Iterator<Item = Address> {
-        self.signers.keys().copied()
     }
 
     fn address_of(&self, submitter: &SubmitterId) -> Result<Address, ChainError> {
@@ -300,27 +283,7 @@ impl ChainSender for EvmChain {
     }
 }
 
-#[async_trait]
 impl Chain for EvmChain {
-    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
-        if permit.lease().submitter() != &plan.submitter {
-            return Err(SignError::Refused("the permit is for another submitter".to_owned()));
-        }
-        let no_key = || SignError::NoKey(plan.submitter.clone());
-        let address = self.address_of(&plan.submitter).map_err(|_| no_key())?;
-        let signer = self.signers.get(&address).ok_or_else(no_key)?;
-        let unsigned = transaction::build(plan, self.number)?;
-        let raw = signer.sign_transaction(&unsigned).await.map_err(|error| match error {
-            SignerError::Unavailable(text) => SignError::Unavailable(text),
-            SignerError::Refused(text) => SignError::Refused(text),
-        })?;
-        if signer.is_in_memory() {
-            transaction::verify_own(plan, &unsigned, raw)
-        } else {
-            transaction::verify(plan, &unsigned, raw)
-        }
-    }
-
     fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
         transaction::read_signed(raw, &self.id)
     }
@@ -332,10 +295,6 @@ impl Chain for EvmChain {
 
 impl fmt::Debug for EvmChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EvmChain")
-            .field("id", &self.id)
-            .field("endpoints", &self.endpoints)
-            .field("signers", &self.signers.keys())
-            .finish_non_exhaustive()
+        f.debug_struct("EvmChain").field("id", &self.id).field("endpoints", &self.endpoints).finish_non_exhaustive()
     }
 }

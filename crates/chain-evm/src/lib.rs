@@ -1,7 +1,7 @@
 //! EVM chains for Gapless: endpoints, fees, transactions and signers.
 //!
-//! - [`EvmChain`] implements the contract of `gapless-chain`. It is created from [`EvmChainOptions`] and a list of
-//!   [`Signer`]s; no endpoint has to be up.
+//! - [`EvmChain`] implements the contract of `gapless-chain`. It is created from [`EvmChainOptions`]; no endpoint has
+//!   to be up.
 //! - `classify` is the classifier of node errors: [`Classifier`] turns a [`NodeFailure`] into a verdict. Its tables have
 //!   the error texts of the clients, one table for each [`Family`].
 //! - `rpc` carries JSON-RPC over HTTP and WebSocket: batches, time-outs, bounds. It judges nothing.
@@ -9,7 +9,8 @@
 //!   `read` has the reads.
 //! - `broadcast` combines the answers of several endpoints to a send, `mempool` the states of several mempools. `fees`
 //!   makes a quote of a fee history, `estimates` has the gas of calls, and `surcharge` caches the data fees of rollups.
-//!   `transaction` encodes plans and verifies the output of signers.
+//!   `transaction` encodes plans and verifies the output of signers; [`EvmEncoder`] offers that to the crate of the
+//!   signer contract.
 //! - [`authority`] recovers the account of an EIP-7702 authorization.
 //! - `signer` has the keys: [`LocalSigner`] from memory, the environment, a mnemonic or a [`Keystore`] file.
 //!
@@ -20,6 +21,7 @@ mod authority;
 mod broadcast;
 mod chain;
 mod classify;
+mod encoder;
 mod endpoint;
 mod endpoints;
 mod estimates;
@@ -39,8 +41,9 @@ pub use chain::EvmChain;
 pub use classify::{
     Classifier, Family, Method, NodeFailure, OverrideError, OverrideRule, Overrides, PatternError, UnknownTexts,
 };
+pub use encoder::EvmEncoder;
 pub use fees::{FeeOptions, Rollup};
 pub use gapless_secret::{Secret, SecretError, SecretUrl, UrlError};
 pub use options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
-pub use signer::{KeyError, Keystore, KeystoreEntry, KeystoreError, LocalSigner, MnemonicOptions, Signer, SignerError};
+pub use signer::{KeyError, Keystore, KeystoreEntry, KeystoreError, LocalSigner, MnemonicOptions, evm_address};
 pub use transaction::UnsignedTx;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gapless_domain::{Address, ChainId};
+use gapless_domain::ChainId;
 use gapless_secret::{SecretUrl, UrlError};
 
 use crate::classify::Overrides;
@@ -165,8 +165,6 @@ pub enum ConnectError {
     FeeFactor,
     #[error("min_fee and min_priority_fee must be at most {} wei per gas", FeeOptions::MAX_FLOOR)]
     FeeFloor,
-    #[error("two signers have the key of {0}")]
-    TwoSigners(Address),
     /// An `https` or `wss` endpoint is configured, and the system has no CA certificates.
     #[error("TLS cannot be used: {0}")]
     Tls(String),

@@ -1,8 +1,7 @@
 //! Encoding plans as transactions, and verifying the output of signers.
 //!
-//! A signer is not trusted (S09). Its output is decoded from the final bytes and compared field by field with the plan.
-//! The sender is recovered from the signature, unless the key is in the memory of this process. Only then it is a
-//! [`SignedTx`].
+//! A signer is not trusted (S09). The final bytes are decoded and compared field by field with the plan. The sender is
+//! recovered from the signature, unless the key is in the memory of this process. Only then it is a [`SignedTx`].
 
 mod decoding;
 
@@ -14,9 +13,9 @@ use alloy_consensus::{
 use alloy_eips::eip2718::{Decodable2718 as _, Encodable2718 as _};
 use alloy_eips::eip2930::{AccessList, AccessListItem};
 use alloy_eips::eip7702::{Authorization, SignedAuthorization};
-use alloy_primitives::{B256, Bytes, Signature, TxKind, U256, keccak256};
-use gapless_chain::SignError;
+use alloy_primitives::{Address, B256, Bytes, Signature, TxKind, U256, keccak256};
 use gapless_domain::{EvmCall, Fees, SignedTx, TxPlan};
+use gapless_signer::SignerError;
 
 pub(crate) use decoding::{outline_of, read_mined, read_signed};
 
@@ -27,8 +26,8 @@ type Envelope = EthereumTxEnvelope<TxEip4844>;
 
 /// Builds the transaction of a plan. Its type follows from the plan: authorizations, then the kind of fees, then an
 /// access list.
-pub(crate) fn build(plan: &TxPlan, chain_id: u64) -> Result<UnsignedTx, SignError> {
-    let refused = |why: &str| Err(SignError::Refused(why.to_owned()));
+pub(crate) fn build(plan: &TxPlan, chain_id: u64) -> Result<UnsignedTx, SignerError> {
+    let refused = |why: &str| Err(SignerError::Refused(why.to_owned()));
     let call = &plan.call;
     let to = call.to.map_or(TxKind::Create, TxKind::Call);
     let (nonce, gas_limit, value, input) = (plan.nonce.get(), plan.gas_limit, call.value.get(), call.data.clone());
@@ -112,6 +111,11 @@ pub(crate) fn unsigned_size(call: &EvmCall, chain_id: u64) -> usize {
     unsigned.payload_len_for_signature()
 }
 
+/// The bytes whose hash is signed.
+pub(crate) fn signing_bytes(unsigned: &UnsignedTx) -> Bytes {
+    unsigned.encoded_for_signing().into()
+}
+
 pub(crate) fn signing_hash(unsigned: &UnsignedTx) -> B256 {
     unsigned.signature_hash()
 }
@@ -122,22 +126,28 @@ pub(crate) fn with_signature(unsigned: &UnsignedTx, signature: Signature) -> Byt
 }
 
 /// Verifies that signed bytes carry exactly this plan, signed by the key of the submitter.
-pub(crate) fn verify(plan: &TxPlan, unsigned: &UnsignedTx, raw: Bytes) -> Result<SignedTx, SignError> {
+pub(crate) fn verify(plan: &TxPlan, unsigned: &UnsignedTx, raw: Bytes) -> Result<SignedTx, SignerError> {
     let (signed, envelope) = verify_plan(plan, unsigned, raw)?;
-    let sender = plan.submitter.evm_address().ok_or_else(|| SignError::NoKey(plan.submitter.clone()))?;
+    let sender = plan.submitter.evm_address().ok_or(SignerError::Mismatch("sender"))?;
     // An s in the upper half is refused too (EIP-2).
-    let signed_by = envelope.recover_signer().map_err(|_| SignError::Mismatch("signature"))?;
-    if signed_by == sender { Ok(signed) } else { Err(SignError::Mismatch("sender")) }
+    let signed_by = envelope.recover_signer().map_err(|_| SignerError::Mismatch("signature"))?;
+    if signed_by == sender { Ok(signed) } else { Err(SignerError::Mismatch("sender")) }
 }
 
-/// Verifies signed bytes of a key in the memory of this process. The sender is not recovered: the address was derived
-/// from the key, and recovery costs more than signing.
-pub(crate) fn verify_own(plan: &TxPlan, unsigned: &UnsignedTx, raw: Bytes) -> Result<SignedTx, SignError> {
-    verify_plan(plan, unsigned, raw).map(|(signed, _)| signed)
+/// Verifies signed bytes of a key in the memory of this process, whose account is `own`. The sender is not recovered:
+/// the account was derived from the key, and recovery costs more than signing.
+pub(crate) fn verify_own(
+    plan: &TxPlan,
+    unsigned: &UnsignedTx,
+    raw: Bytes,
+    own: Address,
+) -> Result<SignedTx, SignerError> {
+    let (signed, _) = verify_plan(plan, unsigned, raw)?;
+    if plan.submitter.evm_address() == Some(own) { Ok(signed) } else { Err(SignerError::Mismatch("sender")) }
 }
 
-fn verify_plan(plan: &TxPlan, unsigned: &UnsignedTx, raw: Bytes) -> Result<(SignedTx, Envelope), SignError> {
-    let envelope = decode(&raw).ok_or(SignError::Mismatch("encoding"))?;
+fn verify_plan(plan: &TxPlan, unsigned: &UnsignedTx, raw: Bytes) -> Result<(SignedTx, Envelope), SignerError> {
+    let envelope = decode(&raw).ok_or(SignerError::Mismatch("encoding"))?;
     let price = |tx: &dyn alloy_consensus::Transaction| {
         (tx.gas_price(), tx.max_fee_per_gas(), tx.max_priority_fee_per_gas(), tx.max_fee_per_blob_gas())
     };
@@ -154,7 +164,7 @@ fn verify_plan(plan: &TxPlan, unsigned: &UnsignedTx, raw: Bytes) -> Result<(Sign
         ("authorizations", unsigned.authorization_list() == envelope.authorization_list()),
     ];
     if let Some((field, _)) = fields.iter().find(|(_, same)| !same) {
-        return Err(SignError::Mismatch(field));
+        return Err(SignerError::Mismatch(field));
     }
     Ok((SignedTx { hash: keccak256(&raw), raw }, envelope))
 }
@@ -182,7 +192,7 @@ fn authorizations(call: &EvmCall) -> Vec<SignedAuthorization> {
 }
 
 /// The call as parameter of `eth_estimateGas`. It has no price, because funds are checked by the lane.
-pub(crate) fn call_object(from: alloy_primitives::Address, call: &EvmCall) -> serde_json::Value {
+pub(crate) fn call_object(from: Address, call: &EvmCall) -> serde_json::Value {
     let mut object = serde_json::json!({ "from": from, "value": quantity(call.value.get()), "data": call.data });
     if let Some(to) = call.to {
         object["to"] = serde_json::json!(to);

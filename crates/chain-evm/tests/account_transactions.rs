@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 fn connect(url: &str) -> EvmChain {
     let options = EvmChainOptions::new(format!("eip155:{CHAIN}").parse().unwrap(), vec![url.parse().unwrap()]);
-    EvmChain::connect(options, vec![signer(0), signer(1)]).unwrap()
+    EvmChain::connect(options).unwrap()
 }
 
 /// An authorization that delegates account 2.
@@ -179,7 +179,7 @@ async fn blocks_are_read_in_small_batches() {
     let node = FakeNode::start(|script| script.custom = Some(row)).await;
     let mut options = options(&[&node]);
     options.blocks_max = 3;
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     chain.head().await.unwrap();
     let before = node.change(|script| script.sizes.len());
     let blocks = chain.sent_by(&submitter(0), 1..=8).await.unwrap();

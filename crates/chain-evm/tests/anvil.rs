@@ -10,11 +10,11 @@ use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
 use gapless_devchain::{CallFilter, DevChain, Fault, Genesis};
 use gapless_domain::{AccessListItem, Address, B256, Bytes, EvmCall, Fees, Speed, TxPlan, U256};
 use gapless_testbed::{Anvil, AnvilOptions};
-use support::{CHAIN, plan, send, signed, signer, submitter};
+use support::{CHAIN, plan, send, signed, submitter};
 
 fn connect(urls: &[String]) -> EvmChain {
     let rpc = urls.iter().map(|url| url.parse().unwrap()).collect();
-    EvmChain::connect(EvmChainOptions::new(format!("eip155:{CHAIN}").parse().unwrap(), rpc), vec![signer(0)]).unwrap()
+    EvmChain::connect(EvmChainOptions::new(format!("eip155:{CHAIN}").parse().unwrap(), rpc)).unwrap()
 }
 
 /// Reads and sends, over any transport.

@@ -12,13 +12,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_chain::Chain;
 use gapless_chain::conformance::{Ability, Harness, Lack, run_all};
-use gapless_chain_evm::{EvmChain, EvmChainOptions};
+use gapless_chain_evm::{EvmChain, EvmChainOptions, LocalSigner};
 use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
 use gapless_devchain::{DevChain, Genesis};
 use gapless_domain::{B256, EvmCall, Fees, Nonce, SignedTx, SubmitterId, TxPlan};
 use gapless_testbed::{Anvil, AnvilOptions, FaultProxy, HardhatNode, HardhatOptions, Mining};
 use serde_json::json;
-use support::{CHAIN, ask_node, permit, plan, signer, submitter};
+use support::{CHAIN, ask_node, plan, signed_by, signer, submitter};
 use tokio::task::JoinSet;
 
 /// The accounts of one node. Every case takes its own.
@@ -37,6 +37,7 @@ enum Node {
 
 struct EvmHarness {
     chain: Arc<EvmChain>,
+    keys: Vec<LocalSigner>,
     proxy: FaultProxy,
     /// The URL of the node itself, which the proxy does not cut.
     url: String,
@@ -50,8 +51,16 @@ impl EvmHarness {
         let url = format!("http://127.0.0.1:{}", proxy.port()).parse().unwrap();
         let mut options = EvmChainOptions::new(format!("eip155:{CHAIN}").parse().unwrap(), vec![url]);
         options.rpc_timeout = Duration::from_secs(10);
-        let chain = Arc::new(EvmChain::connect(options, (0..ACCOUNTS).map(signer).collect()).unwrap());
-        EvmHarness { chain, proxy, url: format!("http://127.0.0.1:{port}"), next_account: AtomicU32::new(0), node }
+        let chain = Arc::new(EvmChain::connect(options).unwrap());
+        let keys = (0..ACCOUNTS).map(signer).collect();
+        EvmHarness {
+            chain,
+            keys,
+            proxy,
+            url: format!("http://127.0.0.1:{port}"),
+            next_account: AtomicU32::new(0),
+            node,
+        }
     }
 
     async fn on_devchain() -> Self {
@@ -88,7 +97,7 @@ impl Harness for EvmHarness {
     }
 
     async fn sign(&self, plan: &TxPlan) -> SignedTx {
-        self.chain.sign(&permit(plan.submitter.clone()), plan).await.unwrap()
+        signed_by(&self.chain, &self.keys, plan).await
     }
 
     async fn send_foreign(&self, from: &SubmitterId, nonce: Nonce) -> B256 {

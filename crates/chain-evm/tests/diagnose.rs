@@ -26,7 +26,7 @@ async fn signals(chain: &EvmChain, asked: &[DiagnoseRequest]) -> Vec<MempoolSign
 async fn check_signals(url: &str) {
     let rpc = vec![url.parse().unwrap()];
     let options = EvmChainOptions::new(format!("eip155:{CHAIN}").parse().unwrap(), rpc);
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     let fees = Fees::Eip1559 { max_fee: 40_000_000_000, max_priority_fee: 2_000_000_000 };
     let (first, second) = (signed(&chain, &plan(0)).await, signed(&chain, &plan(1)).await);
     let better = signed(&chain, &TxPlan { fees, ..plan(0) }).await;
@@ -139,7 +139,7 @@ async fn many_hashes_are_looked_up_in_few_requests() {
     let node = empty().await;
     let mut options = options(&[&node]);
     options.batch_max = 50;
-    let chain = EvmChain::connect(options, vec![]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     chain.head().await.unwrap();
     node.change(|script| (script.asked.clear(), script.sizes.clear()));
     let asked: Vec<_> = (0..1_500).map(|nonce| about(nonce, &[OURS])).collect();

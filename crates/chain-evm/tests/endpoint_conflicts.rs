@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use gapless_chain::{ChainReader as _, EndpointHealth, Reason, Verdict};
 use gapless_chain_evm::{EvmChain, SendTo};
-use support::{FakeNode, Sending, chain, later, options, plan, send, signed, signer, submitter};
+use support::{FakeNode, Sending, chain, later, options, plan, send, signed, submitter};
 
 /// proves S10
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn invented_heads_do_not_make_two_others_lag() {
     let honest = [FakeNode::start(|_| {}).await, FakeNode::start(|_| {}).await];
     let mut options = options(&[&inventor, &honest[0], &honest[1]]);
     options.head_age_max = Duration::from_secs(10);
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     // The chain is halted, and only the invented head rises.
     for _ in 0..8 {
         inventor.change(|script| script.head += 1);
@@ -132,7 +132,7 @@ async fn rate_limited_endpoint_is_preferred_to_a_down_one() {
     let (good, dead) = (FakeNode::start(|_| {}).await, FakeNode::start(|_| {}).await);
     let options = options(&[&good, &dead]);
     drop(dead);
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     chain.head().await.unwrap();
     let tx = [signed(&chain, &plan(0)).await];
     later(Duration::from_secs(10)).await;
@@ -191,7 +191,7 @@ async fn next_endpoint_is_asked_if_the_first_has_no_verdict() {
     let (reads_only, good, third) = (reads_only().await, FakeNode::start(|_| {}).await, FakeNode::start(|_| {}).await);
     let mut options = options(&[&reads_only, &good, &third]);
     options.send_to = SendTo::Best(1);
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     chain.head().await.unwrap();
     let txs = [signed(&chain, &plan(0)).await, signed(&chain, &plan(1)).await];
     let verdicts: Vec<_> = send(&chain, &txs).await.into_iter().map(|answer| answer.verdict).collect();
@@ -210,7 +210,7 @@ async fn broadcast_has_one_deadline() {
     let hangs = FakeNode::start(|script| script.batch_max = 1).await;
     let mut options = options(&[&refuses, &hangs]);
     options.rpc_timeout = Duration::from_millis(500);
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     chain.head().await.unwrap();
     let mut txs = Vec::new();
     for nonce in 0..20 {
@@ -231,7 +231,7 @@ async fn endpoint_that_hangs_on_sends_is_paused_for_sends() {
     let hangs = FakeNode::start(|script| script.hang = ["eth_sendRawTransaction"].into()).await;
     let mut options = options(&[&refuses, &hangs]);
     options.rpc_timeout = Duration::from_millis(700);
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     let tx = [signed(&chain, &plan(0)).await];
     let mut verdicts = Vec::new();
     for _ in 0..6 {
@@ -253,7 +253,7 @@ async fn hung_endpoint_does_not_block_the_others() {
     let good = FakeNode::start(|_| {}).await;
     let mut options = options(&[&hung, &good]);
     options.rpc_timeout = Duration::from_secs(60);
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     chain.head().await.unwrap();
     let tx = [signed(&chain, &plan(0)).await];
     for _ in 0..12 {

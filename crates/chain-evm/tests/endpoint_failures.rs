@@ -6,11 +6,12 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use gapless_chain::{Chain as _, ChainReader as _, Reason, Verdict};
-use gapless_chain_evm::{EvmChain, SendTo};
+use gapless_chain::{ChainReader as _, Reason, Verdict};
+use gapless_chain_evm::{EvmChain, EvmEncoder, SendTo};
 use gapless_domain::{B256, BlockRef};
+use gapless_signer::{SignerError, sign_plans};
 use serde_json::json;
-use support::{CHAIN, FakeNode, Sending, chain, counted, later, options, plan, send, signed, signer, submitter};
+use support::{CHAIN, FakeNode, Sending, chain, counted, later, options, plan, send, signed, submitter};
 
 fn at(number: u64) -> BlockRef {
     BlockRef { number, hash: B256::from(gapless_domain::U256::from(number)) }
@@ -74,7 +75,7 @@ async fn failing_endpoints_do_not_delay_a_transaction() {
     let mut options = options(&[&dead, &foreign, &hung, &good]);
     options.rpc_timeout = Duration::from_secs(20);
     drop(dead);
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     for nonce in 0..3 {
         let tx = signed(&chain, &plan(nonce)).await;
         let begin = started();
@@ -95,7 +96,7 @@ async fn down_endpoint_hides_no_verdict() {
     let dead = FakeNode::start(|_| {}).await;
     let options = options(&[&dead, &node]);
     drop(dead);
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     let tx = signed(&chain, &plan(0)).await;
     assert_eq!(send(&chain, &[tx]).await[0].verdict, Verdict::Underpriced);
 }
@@ -132,7 +133,7 @@ async fn final_refusal_waits_for_a_limited_time() {
     let dead = FakeNode::start(|_| {}).await;
     let options = options(&[&dead, &refuses]);
     drop(dead);
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     let tx = [signed(&chain, &plan(0)).await];
     for _ in 0..3 {
         assert_eq!(send(&chain, &tx).await[0].verdict, Verdict::Unavailable, "the endpoint may be up again soon");
@@ -156,7 +157,7 @@ async fn final_refusal_ignores_foreign_and_unchosen_endpoints() {
     assert_eq!(send(&of_two, &tx).await[0].verdict, Verdict::Rejected);
     let mut options = options(&[&other, &refuses]);
     options.send_to = SendTo::Best(1);
-    let best = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let best = EvmChain::connect(options).unwrap();
     best.head().await.unwrap();
     assert_eq!(send(&best, &tx).await[0].verdict, Verdict::Rejected);
     assert_eq!(other.count("eth_sendRawTransaction"), 0);
@@ -182,7 +183,7 @@ async fn time_out_is_no_verdict() {
     let node = FakeNode::start(|script| script.hang = ["eth_sendRawTransaction"].into()).await;
     let mut options = options(&[&node]);
     options.rpc_timeout = Duration::from_millis(200);
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     let tx = signed(&chain, &plan(0)).await;
     let answer = send(&chain, &[tx]).await.remove(0);
     assert_eq!((answer.verdict, answer.reason), (Verdict::Unavailable, Reason::TimedOut));
@@ -319,7 +320,7 @@ async fn send_to_best_sends_to_the_best_only() {
     let (first, newer) = (FakeNode::start(|_| {}).await, FakeNode::start(|script| script.head = 101).await);
     let mut options = options(&[&first, &newer]);
     options.send_to = SendTo::Best(1);
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     chain.head().await.unwrap();
     let tx = signed(&chain, &plan(0)).await;
     assert_eq!(send(&chain, &[tx]).await[0].verdict, Verdict::Accepted);
@@ -345,10 +346,12 @@ async fn chain_shows_no_secret_of_a_url_or_key() {
 
 #[tokio::test]
 async fn plan_of_another_submitter_is_not_signed() {
-    let node = FakeNode::start(|_| {}).await;
-    let chain = chain(&[&node]);
-    assert!(chain.sign(&support::permit(submitter(1)), &plan(0)).await.is_err(), "the permit is for another lane");
+    let encoder = EvmEncoder::new(format!("eip155:{CHAIN}").parse().unwrap()).unwrap();
+    let permit = support::permit(submitter(1));
+    let sign = async |plan| sign_plans(&permit, &encoder, &support::signer(0), &[plan]).await.remove(0);
+    let answer = sign(plan(0)).await;
+    assert_eq!(answer, Err(SignerError::Mismatch("submitter than its permit")), "the permit is for another lane");
     let stranger = gapless_domain::TxPlan { submitter: submitter(1), ..plan(0) };
-    let answer = chain.sign(&support::permit(submitter(1)), &stranger).await;
-    assert_eq!(answer, Err(gapless_chain::SignError::NoKey(submitter(1))));
+    let answer = sign(stranger).await;
+    assert_eq!(answer, Err(SignerError::Mismatch("sender")), "the key is of another account");
 }

@@ -11,7 +11,7 @@ use gapless_chain::{ChainReader as _, EndpointHealth, Reason, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions, SendTo};
 use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
 use gapless_devchain::{CallFilter, DevChain, Fault, Genesis};
-use support::{CHAIN, FakeNode, Sending, chain, counted, later, options, plan, send, signed, signer, submitter};
+use support::{CHAIN, FakeNode, Sending, chain, counted, later, options, plan, send, signed, submitter};
 use tokio::task::JoinSet;
 
 fn healths(chain: &EvmChain) -> Vec<EndpointHealth> {
@@ -27,7 +27,7 @@ fn weighted(nodes: &[&FakeNode], weights: &[u32]) -> EvmChainOptions {
 }
 
 fn connect(options: EvmChainOptions) -> EvmChain {
-    EvmChain::connect(options, vec![signer(0)]).unwrap()
+    EvmChain::connect(options).unwrap()
 }
 
 /// A dev chain, served with faults for each of its endpoints.

@@ -8,7 +8,7 @@ use gapless_chain::{ChainPricer as _, ChainReader as _, Verdict};
 use gapless_chain_evm::{EvmChain, FeeOptions, Rollup};
 use gapless_domain::{Address, Amount, BlockRef, Bytes, EvmCall};
 use serde_json::{Value, json};
-use support::{FakeNode, chain, options, signer, submitter};
+use support::{FakeNode, chain, options, submitter};
 
 /// The address of a contract, and that of an account with a delegation (EIP-7702).
 const CONTRACT: Address = Address::repeat_byte(0xc0);
@@ -105,7 +105,7 @@ async fn transfers_of_arbitrum_are_always_estimated() {
     let fees = FeeOptions { rollup: Rollup::Arbitrum, ..options(&[&node]).fees };
     let mut options = options(&[&node]);
     options.fees = fees;
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     let head = chain.head().await.unwrap().block;
     for _ in 0..2 {
         let (_, counts) = estimate(&node, &chain, &transfers(1), head).await;

@@ -10,7 +10,7 @@ use gapless_chain::{ChainPricer as _, ChainReader as _, HeaderAt, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_devchain::null::{NullChain, NullOptions};
 use gapless_domain::{EvmCall, Fees, Nonce, SignedTx, TxPlan};
-use support::{CHAIN, plan, send, signed, signer, submitter};
+use support::{CHAIN, plan, send, signed, submitter};
 use tokio::task::JoinSet;
 
 async fn start(scheme: &str) -> (EvmChain, JoinSet<()>) {
@@ -22,7 +22,7 @@ async fn start(scheme: &str) -> (EvmChain, JoinSet<()>) {
     running.spawn(async move { blocks.make_blocks(std::future::pending()).await });
     running.spawn(async move { null.serve(listener, std::future::pending()).await.unwrap() });
     let options = EvmChainOptions::new(format!("eip155:{CHAIN}").parse().unwrap(), vec![url.parse().unwrap()]);
-    (EvmChain::connect(options, vec![signer(0)]).unwrap(), running)
+    (EvmChain::connect(options).unwrap(), running)
 }
 
 fn to_itself(nonce: u64) -> TxPlan {

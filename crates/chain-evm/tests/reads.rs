@@ -10,7 +10,7 @@ use gapless_chain::{ChainReader as _, HeaderAt};
 use gapless_chain_evm::EvmChain;
 use gapless_domain::{B256, BlockRef};
 use serde_json::json;
-use support::{FakeNode, block, chain, options, receipt, signer, submitter};
+use support::{FakeNode, block, chain, options, receipt, submitter};
 
 fn at(number: u64) -> BlockRef {
     BlockRef { number, hash: B256::from(gapless_domain::U256::from(number)) }
@@ -259,7 +259,7 @@ async fn failed_traces_do_not_affect_endpoint_health() {
     .await;
     let mut options = options(&[&node]);
     options.rpc_timeout = Duration::from_millis(200);
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     let hash = B256::from(gapless_domain::U256::from(4));
     for _ in 0..5 {
         assert!(chain.reverts(&[hash]).await.unwrap()[0].is_some());
@@ -345,7 +345,7 @@ async fn headers_are_read_in_few_requests() {
     let node = FakeNode::start(|_| {}).await;
     let mut options = options(&[&node]);
     options.batch_max = 4;
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     chain.head().await.unwrap();
     node.change(|script| script.sizes.clear());
     let headers = chain.headers(94..=103).await.unwrap();

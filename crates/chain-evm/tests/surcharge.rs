@@ -20,7 +20,7 @@ const REVERTS: &str = "0x60006000fd";
 
 fn rollup(mut options: EvmChainOptions, rollup: Rollup) -> EvmChain {
     options.fees = FeeOptions { rollup, ..FeeOptions::default() };
-    EvmChain::connect(options, vec![]).unwrap()
+    EvmChain::connect(options).unwrap()
 }
 
 fn with_data(bytes: usize) -> EvmCall {
@@ -94,7 +94,7 @@ async fn invalid_fee_options_are_refused() {
     let node = FakeNode::start(|_| {}).await;
     let with = |fees: FeeOptions| {
         let options = EvmChainOptions { fees, ..options(&[&node]) };
-        EvmChain::connect(options, vec![]).err()
+        EvmChain::connect(options).err()
     };
     let base = FeeOptions::default();
     assert_eq!(with(base), None);
@@ -113,7 +113,7 @@ async fn fee_options_affect_the_quote() {
     let with = |fees: FeeOptions| {
         let rpc = vec![anvil.url().parse().unwrap()];
         let options = EvmChainOptions::new(format!("eip155:{CHAIN}").parse().unwrap(), rpc);
-        EvmChain::connect(EvmChainOptions { fees, ..options }, vec![]).unwrap()
+        EvmChain::connect(EvmChainOptions { fees, ..options }).unwrap()
     };
     let base = FeeOptions::default();
     let floor = 7_000_000_000_000;

@@ -13,7 +13,7 @@ use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_domain::{B256, BlockRef};
 use serde_json::{Value, json};
 use support::{
-    CHAIN, FakeNode, Sending, block, chain, counted, later, options, plan, receipt, send, signed, signer, submitter,
+    CHAIN, FakeNode, Sending, block, chain, counted, later, options, plan, receipt, send, signed, submitter,
 };
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -51,7 +51,7 @@ fn over_websocket(address: SocketAddr) -> EvmChain {
     let url = format!("ws://{address}/v3/s3cr3ts3cr3t");
     let mut options = EvmChainOptions::new(format!("eip155:{CHAIN}").parse().unwrap(), vec![url.parse().unwrap()]);
     options.rpc_timeout = Duration::from_millis(200);
-    EvmChain::connect(options, vec![]).unwrap()
+    EvmChain::connect(options).unwrap()
 }
 
 /// Outgoing calls do not keep a silent connection open.
@@ -138,7 +138,7 @@ async fn time_outs_of_a_series_do_not_add_up() {
     let node = FakeNode::start(|script| script.batch_max = 1).await;
     let mut options = options(&[&node]);
     options.rpc_timeout = Duration::from_millis(300);
-    let chain = EvmChain::connect(options, vec![signer(0)]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     chain.head().await.unwrap();
     let mut txs = Vec::new();
     for nonce in 0..20 {
@@ -225,7 +225,7 @@ async fn hanging_traces_are_awaited_once() {
     }
     let mut options = options(&nodes.iter().collect::<Vec<_>>());
     options.rpc_timeout = Duration::from_millis(300);
-    let chain = EvmChain::connect(options, vec![]).unwrap();
+    let chain = EvmChain::connect(options).unwrap();
     chain.head().await.unwrap();
     let hashes: Vec<B256> = (1..=200).map(hash).collect();
     let traces = || nodes.iter().map(|node| node.count("debug_traceTransaction")).collect::<Vec<_>>();

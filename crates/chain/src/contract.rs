@@ -15,8 +15,7 @@ mod reader;
 mod sender;
 
 use alloy_primitives::Bytes;
-use async_trait::async_trait;
-use gapless_domain::{NodeText, Outline, Permit, SignedPlan, SignedTx, SubmitterId, TxPlan};
+use gapless_domain::{NodeText, Outline, SignedPlan};
 
 pub use pricer::{ChainPricer, FeeQuote};
 pub use reader::{
@@ -27,12 +26,7 @@ pub use sender::{ChainSender, SendAnswer};
 use crate::classified::Classified;
 
 /// One chain with one or more endpoints: all roles together, and its signed transactions.
-#[async_trait]
 pub trait Chain: ChainReader + ChainPricer + ChainSender {
-    /// Signs a plan with the key of its submitter. The result is verified: its signature recovers to the submitter, and
-    /// it carries exactly this plan (S09).
-    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError>;
-
     /// Decodes signed bytes of any account. Hash and sender are computed from the bytes.
     fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx>;
 
@@ -52,19 +46,4 @@ pub struct UnreadableTx(pub NodeText);
 #[error("{}: {}", classified.reason.as_str(), classified.text)]
 pub struct ChainError {
     pub classified: Classified,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SignError {
-    #[error("this node has no key for {0}")]
-    NoKey(SubmitterId),
-    /// A later try may succeed: a remote signer is down.
-    #[error("the signer is not available: {0}")]
-    Unavailable(String),
-    /// A later try fails too: the signer or the encoding cannot express this plan.
-    #[error("the signer refused: {0}")]
-    Refused(String),
-    /// The signed bytes differ from the plan. They are dropped (S09).
-    #[error("the signer returned a transaction with a different {0}")]
-    Mismatch(&'static str),
 }

@@ -21,7 +21,7 @@ mod verdict;
 pub use classified::{Classified, Source};
 pub use contract::{
     AccountView, Chain, ChainError, ChainPricer, ChainReader, ChainSender, EndpointHealth, EndpointStatus, FeeQuote,
-    Header, HeaderAt, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    Header, HeaderAt, Receipt, Revert, SendAnswer, SentInBlock, UnreadableTx, Wanted,
 };
 pub use mempool::{PoolView, mempool_signal};
 pub use reason::Reason;

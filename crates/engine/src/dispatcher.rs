@@ -21,6 +21,7 @@ use crate::lane_inbox::LaneInbox;
 use crate::lane_runner::{LaneRunner, LaneServices, RunOutcome};
 use crate::published::Follower;
 use crate::running_lanes::{RunningLane, RunningLanes};
+use crate::signing::LaneSigner;
 
 /// The intervals and limits of a node, by their config names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +61,7 @@ pub(crate) struct Servable {
     /// Shared: thousands of lanes may have the same setup.
     pub(crate) setup: Arc<LaneSetup>,
     pub(crate) desk: Arc<ChainDesk>,
+    pub(crate) signer: LaneSigner,
 }
 
 #[derive(Debug)]
@@ -377,7 +379,7 @@ impl Dispatcher {
     }
 
     fn start(&mut self, lease: Lease, snapshot: gapless_domain::LaneSnapshot) {
-        let Some(Servable { setup, desk }) = self.servable.get(lease.submitter()).cloned() else { return };
+        let Some(Servable { setup, desk, signer }) = self.servable.get(lease.submitter()).cloned() else { return };
         // Every log line of the run has these fields: its effects run inside the run's own future.
         let span = tracing::error_span!(
             "lane",
@@ -387,7 +389,7 @@ impl Dispatcher {
         );
         span.in_scope(|| tracing::debug!(open = snapshot.slots.len(), "lane started"));
         let inbox = Arc::new(LaneInbox::default());
-        let runner = LaneRunner::new(self.services.clone(), desk, lease.clone(), Arc::clone(&inbox));
+        let runner = LaneRunner::new(self.services.clone(), desk, signer, lease.clone(), Arc::clone(&inbox));
         let sender = self.report_outcome.clone();
         self.running_lanes.insert(RunningLane { lease: lease.clone(), inbox, since: self.now() });
         metrics::gauge!("gapless_lanes_running").set(self.running_lanes.len() as f64);
@@ -422,14 +424,20 @@ impl Dispatcher {
         let lane = lease.submitter().clone();
         let ended = self.running_lanes.remove(&lane);
         let now = self.now();
+        if outcome == RunOutcome::SignerHangs {
+            self.share.leave(&lane);
+        }
         let handed_over = self.share.run_ended(&lane, now);
         match outcome {
             // A lane that was handed over is not reloaded here. If no other node takes it, this node acquires it again
             // later.
-            RunOutcome::Released | RunOutcome::Reload | RunOutcome::Refused if handed_over => {
+            RunOutcome::Released | RunOutcome::Reload | RunOutcome::Refused | RunOutcome::SignerHangs
+                if handed_over =>
+            {
                 metrics::counter!("gapless_lanes_handed_over_total").increment(1);
                 release.push(lease);
             }
+            RunOutcome::SignerHangs => release.push(lease),
             RunOutcome::Released => {
                 release.push(lease);
                 // A wake-up arrived after the lane had decided to end.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gapless_chain::{Chain, EndpointStatus};
 use gapless_domain::{AccountFacts, ChainId, LaneSetup, LeaseTerms, SubmitterId};
+use gapless_signer::{Signer, SigningBounds, SigningLimits, TxEncoder};
 use gapless_store::{Heads, Store};
 use tokio::sync::mpsc;
 
@@ -26,6 +27,7 @@ use crate::lease_keeper::LeaseKeeper;
 use crate::prices::GasPolicy;
 use crate::published::{Publisher, published};
 use crate::retention::{RetentionLoop, RetentionOptions};
+use crate::signing::{DriverTimer, LaneSigner};
 use crate::stuck_policy::StuckPolicy;
 use crate::watcher::{ChainStatus, Finality, WatchBook, Watcher, WatcherOptions};
 
@@ -39,14 +41,24 @@ pub struct EngineParts {
     pub stuck: Arc<dyn StuckPolicy>,
     pub chains: Vec<ChainSetup>,
     /// The lanes whose keys this node has.
-    pub lanes: Vec<(SubmitterId, Arc<LaneSetup>)>,
+    pub lanes: Vec<ServedLane>,
     pub terms: LeaseTerms,
     pub options: EngineOptions,
+}
+
+/// A lane whose key this node has.
+#[derive(Clone, Debug)]
+pub struct ServedLane {
+    pub submitter: SubmitterId,
+    pub setup: Arc<LaneSetup>,
+    /// Signs for the submitter's account.
+    pub signer: Arc<dyn Signer>,
 }
 
 #[derive(Debug)]
 pub struct ChainSetup {
     pub chain: Arc<dyn Chain>,
+    pub encoder: Arc<dyn TxEncoder>,
     pub watcher: WatcherOptions,
     pub gas: GasPolicy,
 }
@@ -61,6 +73,8 @@ pub struct EngineOptions {
     pub reader: BatchLimits,
     pub dispatch: DispatchOptions,
     pub retention: RetentionOptions,
+    /// The time-out of a call to a signer, and the bounds of calls.
+    pub signing: SigningLimits,
 }
 
 impl Default for EngineOptions {
@@ -72,6 +86,7 @@ impl Default for EngineOptions {
             reader: BatchLimits { items: 500, bytes: usize::MAX, waiting: 4096, flushes: 2 },
             dispatch: DispatchOptions::default(),
             retention: RetentionOptions::default(),
+            signing: SigningLimits::default(),
         }
     }
 }
@@ -127,15 +142,22 @@ impl Engine {
         }
 
         let mut desks = BTreeMap::new();
+        let mut encoders = BTreeMap::new();
         for setup in chains {
+            encoders.insert(setup.chain.id().clone(), Arc::clone(&setup.encoder));
             let desk = start_chain(&background, setup, store.clone(), &clock, &options);
             desks.insert(desk.chain.id().clone(), desk);
         }
         let mut servable = BTreeMap::new();
-        for (submitter, setup) in lanes {
-            let desk = desks.get(submitter.chain()).cloned();
-            let desk = desk.ok_or_else(|| UnknownChain { submitter: submitter.clone() })?;
-            servable.insert(submitter, Servable { setup, desk });
+        // The shortest time for which a permit holds while leases are renewed: a call ends before its permit does.
+        let permitted = terms.trusted_span().saturating_sub(terms.renew_interval);
+        let limits = SigningLimits { timeout: options.signing.timeout.min(permitted), ..options.signing };
+        let bounds = SigningBounds::new(limits, Arc::new(DriverTimer(Arc::clone(&driver))));
+        for ServedLane { submitter, setup, signer } in lanes {
+            let parts = desks.get(submitter.chain()).cloned().zip(encoders.get(submitter.chain()).cloned());
+            let (desk, encoder) = parts.ok_or_else(|| UnknownChain { submitter: submitter.clone() })?;
+            let signer = LaneSigner { encoder, signer: bounds.bound(signer) };
+            servable.insert(submitter, Servable { setup, desk, signer });
         }
         let keeper = Arc::new(LeaseKeeper::new(store.clone(), Arc::clone(&clock), terms));
         let services = LaneServices { driver: Arc::clone(&driver), keeper, writer, peeker, faults, stuck };
@@ -216,7 +238,7 @@ fn start_chain(
     clock: &Arc<dyn Clock>,
     options: &EngineOptions,
 ) -> Arc<ChainDesk> {
-    let ChainSetup { chain, watcher, gas } = setup;
+    let ChainSetup { chain, watcher, gas, encoder: _ } = setup;
     let book = Arc::new(WatchBook::default());
     let (sender, sender_loop) = Sender::new(chain.clone(), Arc::clone(clock), options.sender);
     let (accounts, accounts_loop) = AccountReader::new(chain.clone(), options.reader);

@@ -10,6 +10,8 @@
 //! A node that cannot read a chain releases the lanes of that chain, because other nodes may be able to read it, and
 //! waits before it acquires them again.
 //!
+//! A lane whose signer gives no answer here is handed over too.
+//!
 //! The lanes that have run here longest go first, so that each lane moves as seldom as possible: a lane that has just
 //! arrived has just paid for its load.
 
@@ -149,6 +151,11 @@ impl FairShare {
         let slack = self.options.slack.max(share.saturating_mul(self.options.slack_percent) / 100);
         let excess = running.saturating_sub(share);
         if excess > slack { excess } else { 0 }
+    }
+
+    /// Hands over a lane that cannot sign here. Other nodes may reach the signer.
+    pub(crate) fn leave(&mut self, lane: &SubmitterId) {
+        self.leaving.insert(lane.clone());
     }
 
     /// Records the end of a run. True if the lane was to be handed over.

@@ -1,16 +1,16 @@
 //! Runs one lane: executes its effects, and passes the results to it as facts.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use gapless_chain::{SendAnswer, SignError, Verdict};
+use gapless_chain::{SendAnswer, Verdict};
 use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
     ChainFacts, CommitOutcome, DiagnoseRequest, Effect, Fact, Lane, LaneCommit, LaneSetup, LaneSnapshot, Lease,
-    MempoolSignal, NodeText, Outgoing, ScanRequest, SentTx, SignFailure, SignRequest, SignedTx, Step, StuckCase, Tick,
-    TxId,
+    MempoolSignal, Outgoing, Permit, ScanRequest, SentTx, SignRequest, Step, StuckCase, Tick, TxId,
 };
 use gapless_store::{CommitVerdict, StoreError};
 
@@ -23,6 +23,7 @@ use crate::lane_inbox::{InboxMessage, LaneInbox};
 use crate::lane_writer::{LaneWriter, WriteError};
 use crate::lease_keeper::LeaseKeeper;
 use crate::published::Follower;
+use crate::signing::LaneSigner;
 use crate::stuck_policy::StuckPolicy;
 use crate::watcher::ChainStatus;
 
@@ -44,6 +45,8 @@ pub(crate) enum RunOutcome {
     Released,
     /// The lease is held, but the lane's memory differs from the store, or may differ: load the lane again.
     Reload,
+    /// The signer gave no answer in time: release the lease, and leave the lane to other nodes first.
+    SignerHangs,
     /// The store cannot hold a write of the lane: load the lane again, after a pause.
     Refused,
     /// The lease is lost.
@@ -54,8 +57,11 @@ pub(crate) enum RunOutcome {
 pub(crate) struct LaneRunner {
     services: LaneServices,
     desk: Arc<ChainDesk>,
+    signer: LaneSigner,
     lease: Lease,
     inbox: Arc<LaneInbox>,
+    /// Set when the signer gave no answer in time. The lane then drains.
+    signer_hangs: Arc<AtomicBool>,
 }
 
 /// However a run ends, no further sightings are delivered to it.
@@ -69,9 +75,15 @@ impl Drop for LaneRunner {
 type EffectFuture = BoxFuture<'static, Result<Fact, RunOutcome>>;
 
 impl LaneRunner {
-    pub(crate) fn new(services: LaneServices, desk: Arc<ChainDesk>, lease: Lease, inbox: Arc<LaneInbox>) -> Self {
+    pub(crate) fn new(
+        services: LaneServices,
+        desk: Arc<ChainDesk>,
+        signer: LaneSigner,
+        lease: Lease,
+        inbox: Arc<LaneInbox>,
+    ) -> Self {
         desk.lane_started();
-        LaneRunner { services, desk, lease, inbox }
+        LaneRunner { services, desk, signer, lease, inbox, signer_hangs: Arc::default() }
     }
 
     /// Runs until there is nothing to do or the lane must stop. Effects in flight are dropped then; the next owner
@@ -107,6 +119,7 @@ impl LaneRunner {
                     let nonce = nonce.map(|nonce| nonce.get());
                     tracing::warn!(nonce, "{text}");
                 }
+                Effect::Release if self.signer_hangs.load(Ordering::Relaxed) => return Some(RunOutcome::SignerHangs),
                 Effect::Release => return Some(RunOutcome::Released),
                 Effect::Peek { limit, without } => in_flight.push(self.peek(limit, without)),
                 Effect::Prepare(requests) => in_flight.push(self.prepare(requests)),
@@ -169,30 +182,23 @@ impl LaneRunner {
         })
     }
 
+    /// Signs the batch with one call. If the signer does not answer in time, the lane drains: the signed part of the
+    /// batch is committed, the rest stays queued, and the lease is released for another node.
     fn sign(&self, requests: Vec<SignRequest>) -> EffectFuture {
-        let (desk, services, lease) = (Arc::clone(&self.desk), self.services.clone(), self.lease.clone());
+        let (services, lease, signer) = (self.services.clone(), self.lease.clone(), self.signer.clone());
+        let (inbox, signer_hangs) = (Arc::clone(&self.inbox), Arc::clone(&self.signer_hangs));
         Box::pin(async move {
             services.faults.reach(FaultPoint::BeforeSign);
-            let mut signed = Vec::with_capacity(requests.len());
-            for request in requests {
-                let permit = services.keeper.permit(lease.submitter()).map_err(|_| drop_lapsed(&services, &lease))?;
-                if permit.lease() != &lease {
-                    return Err(drop_lapsed(&services, &lease));
-                }
-                let answer: Result<SignedTx, SignFailure> =
-                    desk.chain.sign(&permit, &request.plan).await.map_err(|error| {
-                        let text = NodeText::new(&error.to_string());
-                        match error {
-                            SignError::Refused(_) => SignFailure::Refused(text),
-                            SignError::NoKey(_) | SignError::Unavailable(_) | SignError::Mismatch(_) => {
-                                SignFailure::Unavailable(text)
-                            }
-                        }
-                    });
-                signed.push(answer);
-            }
+            let batch = signer.sign(&permit(&services, &lease)?, requests).await;
             services.faults.reach(FaultPoint::AfterSign);
-            Ok(Fact::Signed(signed))
+            // Signing may have taken longer than the lease is trusted.
+            permit(&services, &lease)?;
+            if batch.timeouts > 0 {
+                tracing::warn!(transactions = batch.timeouts, "signer gave no answer in time; lane is released");
+                signer_hangs.store(true, Ordering::Relaxed);
+                inbox.drain();
+            }
+            Ok(Fact::Signed(batch.answers))
         })
     }
 
@@ -344,8 +350,12 @@ fn may_send_until(services: &LaneServices, lease: &Lease) -> Result<Tick, RunOut
     if mistakes::made(Mistake::SendWithoutPermit) {
         return Ok(Tick::since_start(Duration::MAX));
     }
+    permit(services, lease).map(|permit| permit.until())
+}
+
+fn permit(services: &LaneServices, lease: &Lease) -> Result<Permit, RunOutcome> {
     let permit = services.keeper.permit(lease.submitter()).map_err(|_| drop_lapsed(services, lease))?;
-    if permit.lease() == lease { Ok(permit.until()) } else { Err(drop_lapsed(services, lease)) }
+    if permit.lease() == lease { Ok(permit) } else { Err(drop_lapsed(services, lease)) }
 }
 
 fn drop_lapsed(services: &LaneServices, lease: &Lease) -> RunOutcome {

@@ -9,6 +9,7 @@
 //! - `watcher`: one for each chain; follows heads and reports to lanes the fate of their hashes.
 //! - `chain_desk`, `batched_io`: sends and reads that lanes share, many in one round trip. `prices`: gas limits, fees
 //!   and surcharges before a nonce is bound. `scan`: reads blocks for the transactions of one account.
+//! - `signing`: signs the batch of a lane with one call, under the time-out of `gapless-signer`.
 //! - `retention`: moves ended intents out and deletes old rows ([`RetentionOptions`]).
 //! - [`StuckPolicy`]: decides about stuck intents.
 //! - [`Changes`]: wakes readers that wait for an intent to change. [`FaultPoint`]: named places where tests can
@@ -40,6 +41,7 @@ mod published;
 mod retention;
 mod running_lanes;
 mod scan;
+mod signing;
 mod stuck_policy;
 mod watcher;
 
@@ -48,7 +50,7 @@ pub use changes::{ChangeWaiter, Changes};
 pub use clock::{Clock, SystemClock};
 pub use dispatcher::DispatchOptions;
 pub use driver::{Driver, TokioDriver};
-pub use engine::{ChainSetup, Engine, EngineOptions, EngineParts, EngineView, UnknownChain};
+pub use engine::{ChainSetup, Engine, EngineOptions, EngineParts, EngineView, ServedLane, UnknownChain};
 pub use fair_share::ShareOptions;
 pub use fault_points::{FaultPoint, FaultPoints, NoFaults};
 pub use group_commit::BatchLimits;

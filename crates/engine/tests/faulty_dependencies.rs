@@ -18,7 +18,7 @@ use gapless_engine::{
     ChainSetup, Clock, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoint, FaultPoints, GasPolicy,
     NoFaults, TimeOrderedIds, WaitForOperator,
 };
-use gapless_sim::testing::ScriptedChain;
+use gapless_sim::testing::{ScriptedChain, TextEncoder};
 use gapless_store::FaultyStore;
 use gapless_store::conformance::fixtures::text;
 use store_faults::SwitchedFaults;
@@ -77,8 +77,8 @@ impl Parts {
             ids: Arc::new(TimeOrderedIds),
             faults: Arc::new(NoFaults),
             stuck: Arc::new(WaitForOperator),
-            chains: vec![ChainSetup { chain, watcher, gas: GasPolicy::default() }],
-            lanes: world.lanes.iter().map(|lane| (lane.clone(), Arc::new(world.setup.clone()))).collect(),
+            chains: vec![ChainSetup { chain, encoder: Arc::new(TextEncoder), watcher, gas: GasPolicy::default() }],
+            lanes: world.served(&world.setup, &world.signer()),
             terms: LeaseTerms::default(),
             options: EngineOptions::default(),
         };

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_chain::Chain;
-use gapless_chain_evm::{EvmChain, EvmChainOptions, LocalSigner, MnemonicOptions, Secret, Signer};
+use gapless_chain_evm::{EvmChain, EvmChainOptions, EvmEncoder, LocalSigner, MnemonicOptions, Secret};
 use gapless_domain::{
     ConfirmationPolicy, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy,
 };
 use gapless_engine::{
-    ChainSetup, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, TimeOrderedIds, TokioDriver, WaitForOperator,
-    WatcherOptions,
+    ChainSetup, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, ServedLane, TimeOrderedIds, TokioDriver,
+    WaitForOperator, WatcherOptions,
 };
 use gapless_store::conformance::fixtures::intent;
 use gapless_store::{NewSubmitter, Store};
@@ -29,7 +29,8 @@ async fn confirm_all(rpc: &str, window: u16, intents: u64) -> Duration {
     let signer = LocalSigner::from_mnemonic(&MnemonicOptions::account(Secret::new(MNEMONIC.to_owned()), 0)).unwrap();
     let submitter: SubmitterId = format!("eip155:31337:{}", signer.address()).parse().unwrap();
     let options = EvmChainOptions::new("eip155:31337".parse().unwrap(), vec![rpc.parse().unwrap()]);
-    let chain: Arc<dyn Chain> = Arc::new(EvmChain::connect(options, vec![Arc::new(signer)]).unwrap());
+    let encoder = Arc::new(EvmEncoder::new(options.id.clone()).unwrap());
+    let chain: Arc<dyn Chain> = Arc::new(EvmChain::connect(options).unwrap());
     let store = SqliteStore::open(Location::Memory, OwnerId::new("a", 1), SqliteOptions::default()).unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
     store.register_submitters(&[NewSubmitter { id: submitter.clone(), alias: None }]).await.unwrap();
@@ -44,10 +45,15 @@ async fn confirm_all(rpc: &str, window: u16, intents: u64) -> Duration {
         stuck: Arc::new(WaitForOperator),
         chains: vec![ChainSetup {
             chain,
+            encoder,
             watcher: WatcherOptions { confirmations: 2, ..WatcherOptions::default() },
             gas: GasPolicy::default(),
         }],
-        lanes: vec![(submitter.clone(), Arc::new(LaneSetup { policy, ..LaneSetup::default() }))],
+        lanes: vec![ServedLane {
+            submitter: submitter.clone(),
+            setup: Arc::new(LaneSetup { policy, ..LaneSetup::default() }),
+            signer: Arc::new(signer),
+        }],
         terms: LeaseTerms::default(),
         options: EngineOptions::default(),
     })

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use alloy_consensus::TxLegacy;
-use gapless_chain_evm::{LocalSigner, Secret, Signer, UnsignedTx};
+use gapless_chain_evm::{LocalSigner, Secret, UnsignedTx};
 use gapless_domain::{Address, U256};
 use gapless_wire::{Client, NonceOptions, TxQuery, TxStateName};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ async fn signed(nonce: u64, value: u64) -> Vec<u8> {
         value: U256::from(value),
         input: Default::default(),
     };
-    signer.sign_transaction(&UnsignedTx::Legacy(tx)).await.unwrap().to_vec()
+    signer.sign_transaction(&UnsignedTx::Legacy(tx)).to_vec()
 }
 
 /// One JSON-RPC call to the dev chain.

@@ -47,6 +47,10 @@ gapless_domain::names! {
         Stranger = "stranger",
         ChainHalt = "chain_halt",
         ChainReset = "chain_reset",
+        // --- The signers ---
+        SignerHangs = "signer_hangs",
+        SignerSlow = "signer_slow",
+        SignerFails = "signer_fails",
     }
 }
 

@@ -6,6 +6,7 @@
 //! - `script`: faults at named moments
 //! - `stage`, `node_clock`, `net`: the executor with its simulated time, the clocks of nodes, and requests that travel
 //! - `store`, `chain`: the database; the chain with its blocks, pools and endpoints
+//! - `signer`: the signers of a world and of tests
 //! - `process`, `process_faults`: the nodes' processes, and the faults that hit them and the database
 //! - `people`: callers, callers that sign by themselves, and operators
 //! - `world`, `outcome`: one running world, and its result
@@ -34,6 +35,7 @@ mod replay;
 mod run;
 mod script;
 mod shrink;
+mod signer;
 mod stage;
 mod store;
 pub mod testing;

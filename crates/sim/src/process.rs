@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use gapless_domain::{BumpPolicy, Decision, LaneSetup, LeaseTerms, OwnerId, StuckCase, StuckRule, SubmitterId, TxId};
 use gapless_engine::{
     ChainSetup, Driver, Engine, EngineOptions, EngineParts, EngineView, FaultPoint, FaultPoints, Finality, GasPolicy,
-    Ids, Intake, RetentionOptions, StuckPolicy, UnknownChain, WatcherOptions,
+    Ids, Intake, RetentionOptions, ServedLane, StuckPolicy, UnknownChain, WatcherOptions,
 };
+use gapless_signer::Signer;
 use gapless_store::Store;
 use uuid::Uuid;
 
@@ -19,6 +20,7 @@ use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
 use crate::net::Net;
 use crate::node_clock::{NodeClock, NodeDriver};
+use crate::signer::WorldSigner;
 use crate::stage::{ProcessCrash, Stage, TaskOwner};
 use crate::store::{Database, DatabaseConnection};
 use crate::world_spec::WorldSpec;
@@ -36,6 +38,7 @@ pub(crate) struct WorldParts {
     pub(crate) to_database: Net,
     pub(crate) to_chain: Net,
     pub(crate) to_people: Net,
+    pub(crate) to_signers: Net,
     pub(crate) ids: Arc<CountedIds>,
 }
 
@@ -122,15 +125,27 @@ impl WorldParts {
         let chain = self.chain.client(self.to_chain.clone(), faults.clone(), history.clone(), owner.clone());
         let driver = NodeDriver { stage: self.stage.clone(), task_owner, clock: Arc::clone(&clock) };
         history.tell(Moment::Started { owner: owner.clone() });
-        let setup = self.lane_setup();
+        let setup = Arc::new(self.lane_setup());
+        let signer = Arc::new(WorldSigner {
+            net: self.to_signers.clone(),
+            faults: faults.clone(),
+            history: history.clone(),
+            owner: owner.clone(),
+        });
+        let served = |lane: &SubmitterId| ServedLane {
+            submitter: lane.clone(),
+            setup: Arc::clone(&setup),
+            signer: Arc::clone(&signer) as Arc<dyn Signer>,
+        };
+        let encoder = self.chain.encoder();
         let engine = Engine::start(EngineParts {
             store: Arc::clone(&store),
             driver: Arc::new(driver) as Arc<dyn Driver>,
             ids: Arc::clone(&self.ids) as Arc<dyn Ids>,
             faults: Arc::new(CrashPoints { faults, history, owner: owner.clone() }),
             stuck: Arc::new(RandomDecisions { net: self.to_people.clone() }),
-            chains: vec![ChainSetup { chain, watcher: self.watcher(), gas: GasPolicy::default() }],
-            lanes: self.lanes.iter().map(|lane| (lane.clone(), Arc::new(setup.clone()))).collect(),
+            chains: vec![ChainSetup { chain, encoder, watcher: self.watcher(), gas: GasPolicy::default() }],
+            lanes: self.lanes.iter().map(served).collect(),
             terms: Self::terms(),
             options: EngineOptions { retention: self.retention(), ..EngineOptions::default() },
         })?;

@@ -1,5 +1,5 @@
-//! Parts of the simulator for the tests of other crates: a chain whose blocks and answers a test decides, a driver on a
-//! clock that the test pauses, and seeded randomness.
+//! Parts of the simulator for the tests of other crates: a chain and a signer whose answers a test decides, a driver on
+//! a clock that the test pauses, and seeded randomness.
 
 use std::sync::Arc;
 
@@ -9,8 +9,9 @@ use gapless_engine::{Clock, Driver};
 use gapless_store::DatabaseClock;
 use tokio::time::Instant;
 
-pub use crate::chain::{Script, ScriptedChain, ScriptedSend, sign};
+pub use crate::chain::{Script, ScriptedChain, ScriptedSend, TextEncoder, sign};
 pub use crate::dice::Dice;
+pub use crate::signer::{ScriptedSigner, SignerScript};
 
 /// The database's time at the start of every test.
 const EPOCH_MICROS: i64 = 1_900_000_000_000_000;

@@ -183,6 +183,7 @@ impl<'a> World<'a> {
             to_database: net("way to the database", 2),
             to_chain: net("way to the chain", 20),
             to_people: net("way to people", 2000),
+            to_signers: net("way to signers", 2000),
             stage,
             history,
             faults,

@@ -227,5 +227,8 @@ fn usual_odds(fault: Fault) -> (u32, bool) {
         Fault::SendDropped | Fault::SendDoubled | Fault::SendDelayed | Fault::SendsReordered => (60, false),
         Fault::NullReceipt => (50, false),
         Fault::WrongText | Fault::UnknownText => (40, false),
+        // One chance at every call of a signer.
+        Fault::SignerHangs => (10, false),
+        Fault::SignerSlow | Fault::SignerFails => (30, false),
     }
 }

@@ -39,14 +39,16 @@ const RULES: &[Rule] = &[
     },
     Rule { package: "gapless-chain", normal: &["gapless-domain"], dev: &[] },
     Rule { package: "gapless-secret", normal: &[], dev: &[] },
+    // The crate depends on itself with the conformance suite, so that `cargo test` runs the suite.
+    Rule { package: "gapless-signer", normal: &["gapless-domain"], dev: &["gapless-signer"] },
     Rule {
         package: "gapless-chain-evm",
-        normal: &["gapless-domain", "gapless-chain", "gapless-secret"],
+        normal: &["gapless-domain", "gapless-chain", "gapless-secret", "gapless-signer"],
         dev: &["gapless-devchain"],
     },
     Rule {
         package: "gapless-engine",
-        normal: &["gapless-domain", "gapless-store", "gapless-chain"],
+        normal: &["gapless-domain", "gapless-store", "gapless-chain", "gapless-signer"],
         // The simulator depends on the engine; the engine's integration tests run on its chain.
         dev: &[
             "gapless-store-postgres",
@@ -71,6 +73,7 @@ const RULES: &[Rule] = &[
             "gapless-chain",
             "gapless-engine",
             "gapless-devchain",
+            "gapless-signer",
             "gapless-store-sqlite",
         ],
         // A test compares the verdicts of the simulated chain with those of the classifier.
@@ -94,6 +97,7 @@ const RULES: &[Rule] = &[
             "gapless-wire",
             "gapless-api",
             "gapless-secret",
+            "gapless-signer",
             "gapless-devchain",
             "gapless-sim",
             "gapless-bench-cluster",
@@ -107,6 +111,7 @@ const RULES: &[Rule] = &[
             "gapless-domain",
             "gapless-chain",
             "gapless-chain-evm",
+            "gapless-signer",
             "gapless-devchain",
             "gapless-store",
             "gapless-store-postgres",

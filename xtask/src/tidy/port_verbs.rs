@@ -12,6 +12,9 @@ use super::sizes::is_for_tests;
 const PORTS: &[Port] = &[
     Port { folder: "crates/store/src/roles", callers: &["crates/engine/src", "crates/api/src", "crates/gapless/src"] },
     Port { folder: "crates/chain/src/contract", callers: &["crates/engine/src", "crates/gapless/src"] },
+    // The way from a plan to a signed transaction is in the crate of the port.
+    Port { folder: "crates/signer/src/port", callers: &["crates/signer/src", "crates/gapless/src"] },
+    Port { folder: "crates/signer/src/encoder", callers: &["crates/signer/src"] },
 ];
 
 /// Verbs that wait for the part of the product that will call them. An entry whose verb has a caller is a finding.

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_chain::Chain;
-use gapless_chain_evm::{EvmChain, EvmChainOptions, LocalSigner, MnemonicOptions, Secret, Signer};
+use gapless_chain_evm::{EvmChain, EvmChainOptions, EvmEncoder, LocalSigner, MnemonicOptions, Secret};
 use gapless_domain::{
     ConfirmationPolicy, LaneLimits, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, Progress, ResubmitPolicy, SubmitterId,
     SubmitterPolicy, TxId,
 };
 use gapless_engine::{
-    ChainSetup, DispatchOptions, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, TimeOrderedIds, TokioDriver,
-    WaitForOperator, WatcherOptions,
+    ChainSetup, DispatchOptions, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, ServedLane, TimeOrderedIds,
+    TokioDriver, WaitForOperator, WatcherOptions,
 };
 use gapless_store::{Accepted, NewSubmitter, Store};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
@@ -44,9 +44,9 @@ impl Node {
             .collect();
         let lanes: Vec<SubmitterId> =
             signers.iter().map(|signer| format!("{CHAIN}:{}", signer.address()).parse().unwrap()).collect();
-        let signers = signers.into_iter().map(|signer| Arc::new(signer) as Arc<dyn Signer>).collect();
         let options = EvmChainOptions::new(CHAIN.parse().unwrap(), vec![url.parse().unwrap()]);
-        let chain: Arc<dyn Chain> = Arc::new(EvmChain::connect(options, signers).unwrap());
+        let encoder = Arc::new(EvmEncoder::new(options.id.clone()).unwrap());
+        let chain: Arc<dyn Chain> = Arc::new(EvmChain::connect(options).unwrap());
         let store = SqliteStore::open(Location::Memory, OwnerId::new("bench", 1), SqliteOptions::default()).unwrap();
         let store: Arc<dyn Store> = Arc::new(store);
         let new: Vec<_> = lanes.iter().map(|id| NewSubmitter { id: id.clone(), alias: None }).collect();
@@ -67,14 +67,19 @@ impl Node {
             (limits.look_interval, limits.account_interval, dispatch.sweep_interval) = (NEVER, NEVER, NEVER);
         }
         let setup = Arc::new(LaneSetup { policy, limits });
+        let served = |(lane, signer): (&SubmitterId, LocalSigner)| ServedLane {
+            submitter: lane.clone(),
+            setup: Arc::clone(&setup),
+            signer: Arc::new(signer),
+        };
         let engine = Engine::start(EngineParts {
             store: Arc::clone(&store),
             driver: Arc::new(TokioDriver::start()),
             ids: Arc::new(TimeOrderedIds),
             faults: Arc::new(NoFaults),
             stuck: Arc::new(WaitForOperator),
-            chains: vec![ChainSetup { chain, watcher, gas: GasPolicy::default() }],
-            lanes: lanes.iter().map(|lane| (lane.clone(), Arc::clone(&setup))).collect(),
+            chains: vec![ChainSetup { chain, encoder, watcher, gas: GasPolicy::default() }],
+            lanes: lanes.iter().zip(signers).map(served).collect(),
             terms: LeaseTerms::default(),
             options: EngineOptions { dispatch, ..EngineOptions::default() },
         })

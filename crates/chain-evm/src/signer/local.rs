@@ -3,19 +3,22 @@
 use std::fmt;
 use std::path::Path;
 
-use alloy_primitives::{Address, B256, Signature, U256, hex, keccak256};
+use alloy_primitives::{Address, B256, Bytes, U256, hex};
 use async_trait::async_trait;
 use gapless_secret::{Secret, SecretError};
-use secp256k1::{Message, PublicKey, SECP256K1, SecretKey};
+use gapless_signer::{KeyLocation, PublicKey, Signature, Signer, SignerError, SigningInput};
+use secp256k1::{Message, SECP256K1, SecretKey};
 use zeroize::Zeroizing;
 
+use super::evm_address;
 use super::keystore::{Keystore, KeystoreError};
 use super::mnemonic::{self, MnemonicOptions};
-use super::{Signer, SignerError};
+use crate::transaction::{self, UnsignedTx};
 
 /// A key in memory. `Debug` shows its address.
 pub struct LocalSigner {
     key: SecretKey,
+    public: PublicKey,
     address: Address,
 }
 
@@ -37,8 +40,8 @@ pub enum KeyError {
 impl LocalSigner {
     pub fn from_key(key: &[u8; 32]) -> Result<Self, KeyError> {
         let key = SecretKey::from_byte_array(*key).map_err(|_| KeyError::Malformed)?;
-        let address = address_of(&PublicKey::from_secret_key(SECP256K1, &key));
-        Ok(LocalSigner { key, address })
+        let public = PublicKey::Secp256k1(key.public_key(SECP256K1).serialize_uncompressed());
+        Ok(LocalSigner { key, public, address: evm_address(&public) })
     }
 
     pub fn from_hex(key: &Secret) -> Result<Self, KeyError> {
@@ -54,9 +57,34 @@ impl LocalSigner {
         Self::from_key(&*mnemonic::derive(options)?)
     }
 
-    /// Decrypts a keystore file. The key derivation takes about a second, so call it outside of async threads.
+    /// Decrypts a keystore file. The key derivation takes about a second and blocks its thread.
     pub fn from_keystore(file: &Path, password: &Secret) -> Result<Self, KeyError> {
         Self::from_key(&*Keystore::decrypt(file, password)?)
+    }
+
+    pub fn address(&self) -> Address {
+        self.address
+    }
+
+    /// Signs a hash without further hashing.
+    pub fn sign_hash(&self, hash: B256) -> alloy_primitives::Signature {
+        let Signature::Secp256k1 { r, s, y_is_odd } = self.sign_digest(hash);
+        alloy_primitives::Signature::new(U256::from_be_bytes(r), U256::from_be_bytes(s), y_is_odd)
+    }
+
+    /// The raw bytes of a transaction with the signature of this key.
+    pub fn sign_transaction(&self, unsigned: &UnsignedTx) -> Bytes {
+        transaction::with_signature(unsigned, self.sign_hash(transaction::signing_hash(unsigned)))
+    }
+
+    fn sign_digest(&self, digest: B256) -> Signature {
+        // RFC 6979: signatures are deterministic, and s is in the lower half as EIP-2 requires.
+        let signed = SECP256K1.sign_ecdsa_recoverable(Message::from_digest(digest.0), &self.key);
+        let (recovery, bytes) = signed.serialize_compact();
+        let (mut r, mut s) = ([0; 32], [0; 32]);
+        r.copy_from_slice(&bytes[..32]);
+        s.copy_from_slice(&bytes[32..]);
+        Signature::Secp256k1 { r, s, y_is_odd: i32::from(recovery) & 1 == 1 }
     }
 
     /// The key in hex, to show it to its owner.
@@ -73,28 +101,18 @@ pub(super) fn parse_key(key: &Secret) -> Result<Zeroizing<[u8; 32]>, KeyError> {
     Ok(bytes)
 }
 
-/// The address of a public key: the last 20 bytes of the hash of the point.
-pub(super) fn address_of(public: &PublicKey) -> Address {
-    let point = public.serialize_uncompressed();
-    Address::from_slice(keccak256(point.get(1..).unwrap_or_default()).get(12..).unwrap_or_default())
-}
-
 #[async_trait]
 impl Signer for LocalSigner {
-    fn address(&self) -> Address {
-        self.address
+    fn public_key(&self) -> PublicKey {
+        self.public
     }
 
-    fn is_in_memory(&self) -> bool {
-        true
+    fn location(&self) -> KeyLocation {
+        KeyLocation::Memory
     }
 
-    async fn sign_hash(&self, hash: B256) -> Result<Signature, SignerError> {
-        // RFC 6979: signatures are deterministic, and s is in the lower half as EIP-2 requires.
-        let signed = SECP256K1.sign_ecdsa_recoverable(Message::from_digest(hash.0), &self.key);
-        let (recovery, bytes) = signed.serialize_compact();
-        let (r, s) = bytes.split_at(32);
-        Ok(Signature::new(U256::from_be_slice(r), U256::from_be_slice(s), i32::from(recovery) & 1 == 1))
+    async fn sign_many(&self, inputs: &[SigningInput]) -> Vec<Result<Signature, SignerError>> {
+        inputs.iter().map(|input| Ok(self.sign_digest(input.digest))).collect()
     }
 }
 
@@ -125,12 +143,12 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn signature_recovers_to_the_address() {
+    #[test]
+    fn signature_recovers_to_the_address() {
         let signer = LocalSigner::from_hex(&Secret::new(KEY.to_owned())).unwrap();
         for byte in 0..50 {
             let hash = B256::repeat_byte(byte);
-            let signature = signer.sign_hash(hash).await.unwrap();
+            let signature = signer.sign_hash(hash);
             assert_eq!(signature.recover_address_from_prehash(&hash).unwrap(), signer.address());
             assert_eq!(signature.normalize_s(), None, "s is in the lower half");
         }

@@ -45,7 +45,7 @@ pub(super) fn derive(options: &MnemonicOptions) -> Result<Zeroizing<[u8; 32]>, K
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signer::{LocalSigner, Signer as _};
+    use crate::signer::LocalSigner;
 
     const JUNK: &str = "test test test test test test test test test test test junk";
 

@@ -1,13 +1,14 @@
 use std::sync::Arc;
 
 use alloy_primitives::{Address, address, b256, bytes};
-use async_trait::async_trait;
 use gapless_domain::{AccessListItem as Item, Amount, Authorization as Signed, ChainId, Nonce};
 use gapless_secret::Secret;
+use gapless_signer::{KeyLocation, PublicKey, Signer, SigningInput, TxEncoder as _, sign_plans};
 use proptest::prelude::*;
 
 use super::*;
-use crate::signer::{LocalSigner, Signer, SignerError};
+use crate::encoder::EvmEncoder;
+use crate::signer::LocalSigner;
 
 const CHAIN: u64 = 31337;
 const KEY: &str = "ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80";
@@ -55,18 +56,17 @@ fn plans() -> [TxPlan; 5] {
     [legacy, listed, plan(), delegated, create]
 }
 
-async fn signed_with(signer: &dyn Signer, plan: &TxPlan) -> Result<SignedTx, SignError> {
+fn signed_with(signer: &LocalSigner, plan: &TxPlan) -> Result<SignedTx, SignerError> {
     let unsigned = build(plan, CHAIN)?;
-    let raw = signer.sign_transaction(&unsigned).await.unwrap();
-    verify(plan, &unsigned, raw)
+    verify(plan, &unsigned, signer.sign_transaction(&unsigned))
 }
 
-#[tokio::test]
-async fn every_transaction_type_is_signed_and_decoded() {
+#[test]
+fn every_transaction_type_is_signed_and_decoded() {
     let signer = local(KEY);
     let mut kinds = Vec::new();
     for plan in plans() {
-        let signed = signed_with(signer.as_ref(), &plan).await.unwrap();
+        let signed = signed_with(&signer, &plan).unwrap();
         let envelope = decode(&signed.raw).unwrap();
         kinds.push(envelope.ty());
         assert_eq!(signed.hash, *envelope.tx_hash());
@@ -79,30 +79,30 @@ fn here() -> ChainId {
     format!("eip155:{CHAIN}").parse().unwrap()
 }
 
-#[tokio::test]
-async fn signed_bytes_decode_to_plan_and_sender() {
+#[test]
+fn signed_bytes_decode_to_plan_and_sender() {
     for plan in plans() {
-        let signed = signed_with(local(KEY).as_ref(), &plan).await.unwrap();
+        let signed = signed_with(&local(KEY), &plan).unwrap();
         let read = read_signed(&signed.raw, &here()).unwrap();
         assert_eq!((read.plan, read.signed), (plan.clone(), signed));
         // A plan that is signed by another key belongs to another account.
-        let raw = local(OTHER_KEY).sign_transaction(&build(&plan, CHAIN).unwrap()).await.unwrap();
+        let raw = local(OTHER_KEY).sign_transaction(&build(&plan, CHAIN).unwrap());
         let other = read_signed(&raw, &here()).unwrap().plan.submitter;
         assert_eq!(other.evm_address(), Some(local(OTHER_KEY).address()));
     }
 }
 
-#[tokio::test]
-async fn transaction_that_no_plan_expresses_is_refused() {
+#[test]
+fn transaction_that_no_plan_expresses_is_refused() {
     let why = |raw: &Bytes| read_signed(raw, &here()).unwrap_err().0.to_string();
-    let elsewhere = local(KEY).sign_transaction(&build(&plan(), 1).unwrap()).await.unwrap();
+    let elsewhere = local(KEY).sign_transaction(&build(&plan(), 1).unwrap());
     assert_eq!(why(&elsewhere), "the transaction is for chain 1");
     let mut anywhere = build(&TxPlan { fees: Fees::Legacy { gas_price: 11 }, ..plan() }, CHAIN).unwrap();
     let UnsignedTx::Legacy(legacy) = &mut anywhere else { panic!("legacy") };
     legacy.chain_id = None;
-    let anywhere = local(KEY).sign_transaction(&anywhere).await.unwrap();
+    let anywhere = local(KEY).sign_transaction(&anywhere);
     assert_eq!(why(&anywhere), "the transaction has no chain id");
-    let blobs = local(KEY).sign_transaction(&UnsignedTx::Eip4844(blob())).await.unwrap();
+    let blobs = local(KEY).sign_transaction(&UnsignedTx::Eip4844(blob()));
     assert_eq!(why(&blobs), "transactions with blobs are not supported");
     assert_eq!(outline_of(&blobs), None);
     let [.., delegated, _] = plans();
@@ -110,7 +110,7 @@ async fn transaction_that_no_plan_expresses_is_refused() {
     let UnsignedTx::Eip7702(tx) = &mut odd else { panic!("delegated") };
     let inner = tx.authorization_list[0].inner().clone();
     tx.authorization_list[0] = SignedAuthorization::new_unchecked(inner, 2, U256::from(7), U256::from(8));
-    let odd = local(KEY).sign_transaction(&odd).await.unwrap();
+    let odd = local(KEY).sign_transaction(&odd);
     assert!(why(&odd).contains("parity"));
     assert!(why(&Bytes::new()).contains("the type is unknown"));
 }
@@ -134,14 +134,14 @@ fn shown(raw: &Bytes) -> String {
     serde_json::to_string(&decode(raw).unwrap()).unwrap()
 }
 
-#[tokio::test]
-async fn mined_transaction_of_any_type_is_decoded() {
+#[test]
+fn mined_transaction_of_any_type_is_decoded() {
     let sender = local(KEY).address();
     let mut unsigned: Vec<UnsignedTx> = plans().iter().map(|plan| build(plan, CHAIN).unwrap()).collect();
     let anywhere = TxLegacy { nonce: 9, gas_limit: 21_000, to: TxKind::Create, ..TxLegacy::default() };
     unsigned.extend([UnsignedTx::Legacy(anywhere), UnsignedTx::Eip4844(blob())]);
     for unsigned in unsigned {
-        let raw = local(KEY).sign_transaction(&unsigned).await.unwrap();
+        let raw = local(KEY).sign_transaction(&unsigned);
         let hash = keccak256(&raw);
         let read = read_mined(&shown(&raw), hash, sender, &here()).unwrap();
         assert_eq!((read.signed.hash, &read.signed.raw, read.plan.nonce.get()), (hash, &raw, 9));
@@ -149,11 +149,11 @@ async fn mined_transaction_of_any_type_is_decoded() {
 }
 
 /// Hash, sender and fields of a node are all verified.
-#[tokio::test]
-async fn forged_transaction_is_refused() {
+#[test]
+fn forged_transaction_is_refused() {
     let sender = local(KEY).address();
     for plan in plans() {
-        let raw = signed_with(local(KEY).as_ref(), &plan).await.unwrap().raw;
+        let raw = signed_with(&local(KEY), &plan).unwrap().raw;
         let (fields, hash) = (shown(&raw), keccak256(&raw));
         assert!(read_mined(&fields, hash, sender, &here()).is_some());
         assert_eq!(read_mined(&fields, B256::repeat_byte(1), sender, &here()), None);
@@ -167,8 +167,8 @@ async fn forged_transaction_is_refused() {
 }
 
 /// The example transaction of EIP-155, which is also in the tests of go-ethereum.
-#[tokio::test]
-async fn eip_155_example_is_encoded_exactly() {
+#[test]
+fn eip_155_example_is_encoded_exactly() {
     let key = "46".repeat(32);
     let signer = local(&key);
     let plan = TxPlan {
@@ -185,7 +185,7 @@ async fn eip_155_example_is_encoded_exactly() {
     let unsigned = build(&plan, 1).unwrap();
     let hash = b256!("daf5a779ae972f972197303d7b574746c7ef83eadac0f2791ad23db92e4c8e53");
     assert_eq!(signing_hash(&unsigned), hash);
-    let raw = signer.sign_transaction(&unsigned).await.unwrap();
+    let raw = signer.sign_transaction(&unsigned);
     let expected = bytes!(
         "f86c098504a817c800825208943535353535353535353535353535353535353535880de0b6b3a764000080"
         "25a028ef61340bd939bc2195fe537567866003e1a15d3c71ff63e1590620aa636276"
@@ -195,28 +195,12 @@ async fn eip_155_example_is_encoded_exactly() {
     assert!(verify(&plan, &unsigned, raw).is_ok());
 }
 
-/// A signer with the right key that signs a changed transaction.
-#[derive(Debug)]
-struct ForgingSigner {
-    key: Arc<LocalSigner>,
-    forge: fn(&mut UnsignedTx),
-}
-
-#[async_trait]
-impl Signer for ForgingSigner {
-    fn address(&self) -> Address {
-        self.key.address()
-    }
-
-    async fn sign_hash(&self, hash: B256) -> Result<Signature, SignerError> {
-        self.key.sign_hash(hash).await
-    }
-
-    async fn sign_transaction(&self, unsigned: &UnsignedTx) -> Result<Bytes, SignerError> {
-        let mut other = unsigned.clone();
-        (self.forge)(&mut other);
-        self.key.sign_transaction(&other).await
-    }
+/// The right key signs a changed transaction.
+fn forged(plan: &TxPlan, forge: fn(&mut UnsignedTx)) -> Result<SignedTx, SignerError> {
+    let unsigned = build(plan, CHAIN)?;
+    let mut other = unsigned.clone();
+    forge(&mut other);
+    verify(plan, &unsigned, local(KEY).sign_transaction(&other))
 }
 
 macro_rules! in_any {
@@ -263,20 +247,18 @@ const FORGERIES: &[(&str, Forgery)] = &[
 ];
 
 /// proves S09
-#[tokio::test]
-async fn signer_that_changes_a_field_is_refused() {
+#[test]
+fn signer_that_changes_a_field_is_refused() {
     for plan in plans() {
         for (field, forge) in FORGERIES {
-            let signer = ForgingSigner { key: local(KEY), forge: *forge };
-            let answer = signed_with(&signer, &plan).await;
-            assert_eq!(answer, Err(SignError::Mismatch(field)), "{plan:?}");
+            assert_eq!(forged(&plan, *forge), Err(SignerError::Mismatch(field)), "{plan:?}");
         }
     }
 }
 
 /// proves S09
-#[tokio::test]
-async fn signer_that_changes_a_list_is_refused() {
+#[test]
+fn signer_that_changes_a_list_is_refused() {
     fn no_keys(tx: &mut UnsignedTx) {
         let list = AccessList(vec![AccessListItem { address: Address::repeat_byte(3), storage_keys: Vec::new() }]);
         match tx {
@@ -296,28 +278,99 @@ async fn signer_that_changes_a_list_is_refused() {
         (&delegated, no_keys, "access list"),
         (&delegated, other_delegate, "authorizations"),
     ] {
-        assert_eq!(signed_with(&ForgingSigner { key: local(KEY), forge }, plan).await, Err(SignError::Mismatch(field)));
+        assert_eq!(forged(plan, forge), Err(SignerError::Mismatch(field)));
+    }
+}
+
+/// proves S09
+#[test]
+fn wrong_key_and_malformed_signature_are_refused() {
+    for plan in plans() {
+        assert_eq!(signed_with(&local(OTHER_KEY), &plan), Err(SignerError::Mismatch("sender")));
+        let unsigned = build(&plan, CHAIN).unwrap();
+        let good = local(KEY).sign_hash(signing_hash(&unsigned));
+        let order =
+            U256::from_str_radix("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16).unwrap();
+        let high = Signature::new(good.r(), order - good.s(), !good.v());
+        let answer = verify(&plan, &unsigned, with_signature(&unsigned, high));
+        assert_eq!(answer, Err(SignerError::Mismatch("signature")), "the right key, but an s in the upper half");
+        let raw = with_signature(&unsigned, good);
+        for bent in [Bytes::new(), raw.slice(..raw.len() - 1), [raw.as_ref(), &[0]].concat().into()] {
+            assert_eq!(verify(&plan, &unsigned, bent.clone()), Err(SignerError::Mismatch("encoding")));
+            assert_eq!(outline_of(&bent), None);
+        }
+    }
+}
+
+/// A service with the right key, or with another key, that signs another digest than the one it was given.
+#[derive(Debug)]
+struct WrongService {
+    key: Arc<LocalSigner>,
+    digest: Option<B256>,
+}
+
+#[async_trait::async_trait]
+impl Signer for WrongService {
+    fn public_key(&self) -> PublicKey {
+        self.key.public_key()
+    }
+
+    fn location(&self) -> KeyLocation {
+        KeyLocation::Service("test".into())
+    }
+
+    async fn sign_many(&self, inputs: &[SigningInput]) -> Vec<Result<gapless_signer::Signature, SignerError>> {
+        let digest = |input: &SigningInput| self.digest.unwrap_or(input.digest);
+        let changed = |input: &SigningInput| SigningInput { digest: digest(input), ..input.clone() };
+        self.key.sign_many(&inputs.iter().map(changed).collect::<Vec<_>>()).await
+    }
+}
+
+fn permit() -> gapless_domain::Permit {
+    use gapless_domain::{FencingToken, Lease, LeaseTerms, OwnerId, Term, Tick};
+    let lease = Lease::granted(plan().submitter, OwnerId::new("test", 1), FencingToken::new(1));
+    let start = Tick::since_start(std::time::Duration::ZERO);
+    Term::begin(lease, start, &LeaseTerms::default()).permit(start).unwrap()
+}
+
+async fn signed_by(signer: &dyn Signer, plans: &[TxPlan]) -> Vec<Result<SignedTx, SignerError>> {
+    sign_plans(&permit(), &EvmEncoder::new(here()).unwrap(), signer, plans).await
+}
+
+#[tokio::test]
+async fn encoder_and_signer_make_the_same_bytes_as_the_key() {
+    let encoder = EvmEncoder::new(here()).unwrap();
+    for signer in [local(KEY) as Arc<dyn Signer>, Arc::new(WrongService { key: local(KEY), digest: None })] {
+        for (plan, signed) in plans().iter().zip(signed_by(signer.as_ref(), &plans()).await) {
+            assert_eq!(signed, signed_with(&local(KEY), plan));
+            let input = encoder.signing_input(plan).unwrap();
+            assert_eq!(input.digest, signing_hash(&build(plan, CHAIN).unwrap()));
+        }
     }
 }
 
 /// proves S09
 #[tokio::test]
-async fn wrong_key_and_malformed_signature_are_refused() {
-    for plan in plans() {
-        assert_eq!(signed_with(local(OTHER_KEY).as_ref(), &plan).await, Err(SignError::Mismatch("sender")));
-        let unsigned = build(&plan, CHAIN).unwrap();
-        let good = local(KEY).sign_hash(signing_hash(&unsigned)).await.unwrap();
-        let order =
-            U256::from_str_radix("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16).unwrap();
-        let high = Signature::new(good.r(), order - good.s(), !good.v());
-        let answer = verify(&plan, &unsigned, with_signature(&unsigned, high));
-        assert_eq!(answer, Err(SignError::Mismatch("signature")), "the right key, but an s in the upper half");
-        let raw = with_signature(&unsigned, good);
-        for bent in [Bytes::new(), raw.slice(..raw.len() - 1), [raw.as_ref(), &[0]].concat().into()] {
-            assert_eq!(verify(&plan, &unsigned, bent.clone()), Err(SignError::Mismatch("encoding")));
-            assert_eq!(outline_of(&bent), None);
+async fn service_with_wrong_key_or_digest_is_refused() {
+    let wrong_digest = WrongService { key: local(KEY), digest: Some(B256::repeat_byte(1)) };
+    let wrong_key = WrongService { key: local(OTHER_KEY), digest: None };
+    let wrong_own_key = local(OTHER_KEY);
+    for signer in [&wrong_digest as &dyn Signer, &wrong_key, wrong_own_key.as_ref()] {
+        for answer in signed_by(signer, &plans()).await {
+            assert_eq!(answer, Err(SignerError::Mismatch("sender")));
         }
     }
+}
+
+#[tokio::test]
+async fn plan_that_cannot_be_signed_fails_alone() {
+    let tip = TxPlan { fees: Fees::Eip1559 { max_fee: 1, max_priority_fee: 2 }, ..plan() };
+    let elsewhere: gapless_domain::SubmitterId = format!("eip155:1:{}", local(KEY).address()).parse().unwrap();
+    let other = TxPlan { submitter: elsewhere, ..plan() };
+    let answers = signed_by(local(KEY).as_ref(), &[plan(), tip, other, plan()]).await;
+    assert!(answers[0].is_ok() && answers[0] == answers[3]);
+    assert!(matches!(answers[1], Err(SignerError::Refused(_))));
+    assert!(matches!(answers[2], Err(SignerError::Mismatch(_))));
 }
 
 #[test]
@@ -329,7 +382,7 @@ fn plan_that_no_transaction_expresses_is_refused() {
     legacy.fees = Fees::Legacy { gas_price: 1 };
     let tip = TxPlan { fees: Fees::Eip1559 { max_fee: 1, max_priority_fee: 2 }, ..plan() };
     for plan in [legacy, create, tip] {
-        assert!(matches!(build(&plan, CHAIN), Err(SignError::Refused(_))), "{plan:?}");
+        assert!(matches!(build(&plan, CHAIN), Err(SignerError::Refused(_))), "{plan:?}");
     }
 }
 

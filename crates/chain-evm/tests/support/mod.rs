@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gapless_chain_evm::{EvmChain, EvmChainOptions, LocalSigner, MnemonicOptions, Secret, Signer};
+use gapless_chain_evm::{EvmChain, EvmChainOptions, EvmEncoder, LocalSigner, MnemonicOptions, Secret};
 use gapless_domain::{Amount, EvmCall, Fees, Nonce, SignedTx, SubmitterId, TxPlan, keccak256};
 use gapless_domain::{FencingToken, Lease, LeaseTerms, OwnerId, Permit, Term, Tick};
+use gapless_signer::sign_plans;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -248,13 +249,13 @@ pub(crate) fn options(nodes: &[&FakeNode]) -> EvmChainOptions {
 }
 
 pub(crate) fn chain(nodes: &[&FakeNode]) -> EvmChain {
-    EvmChain::connect(options(nodes), vec![signer(0)]).unwrap()
+    EvmChain::connect(options(nodes)).unwrap()
 }
 
 /// The signer of a funded account of dev chains.
-pub(crate) fn signer(index: u32) -> Arc<dyn Signer> {
+pub(crate) fn signer(index: u32) -> LocalSigner {
     let junk = "test test test test test test test test test test test junk";
-    Arc::new(LocalSigner::from_mnemonic(&MnemonicOptions::account(Secret::new(junk.to_owned()), index)).unwrap())
+    LocalSigner::from_mnemonic(&MnemonicOptions::account(Secret::new(junk.to_owned()), index)).unwrap()
 }
 
 pub(crate) fn submitter(index: u32) -> SubmitterId {
@@ -273,9 +274,18 @@ pub(crate) fn permit(submitter: SubmitterId) -> Permit {
     Term::begin(lease, start, &LeaseTerms::default()).permit(start).unwrap()
 }
 
+/// Signs with the key of account 0 or 1.
 pub(crate) async fn signed(chain: &EvmChain, plan: &TxPlan) -> SignedTx {
-    use gapless_chain::Chain as _;
-    chain.sign(&permit(plan.submitter.clone()), plan).await.unwrap()
+    signed_by(chain, &[signer(0), signer(1)], plan).await
+}
+
+/// Signs with the key of the plan's submitter.
+pub(crate) async fn signed_by(chain: &EvmChain, keys: &[LocalSigner], plan: &TxPlan) -> SignedTx {
+    use gapless_chain::ChainReader as _;
+    let encoder = EvmEncoder::new(chain.id().clone()).unwrap();
+    let signer = keys.iter().find(|key| plan.submitter.evm_address() == Some(key.address()));
+    let permit = permit(plan.submitter.clone());
+    sign_plans(&permit, &encoder, signer.unwrap(), std::slice::from_ref(plan)).await.remove(0).unwrap()
 }
 
 /// The combined answer for each transaction.

@@ -7,12 +7,14 @@ use gapless_domain::{
     Intent, IntentRecord, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy, TxId,
 };
 use gapless_engine::{
-    ChainSetup, Driver, Engine, EngineOptions, EngineParts, FaultPoints, GasPolicy, NoFaults, TimeOrderedIds,
-    WaitForOperator, WatcherOptions,
+    ChainSetup, Driver, Engine, EngineOptions, EngineParts, FaultPoints, GasPolicy, NoFaults, ServedLane,
+    TimeOrderedIds, WaitForOperator, WatcherOptions,
 };
-use gapless_sim::testing::{PausedDriver, ScriptedChain};
+use gapless_signer::Signer;
+use gapless_sim::testing::{PausedDriver, ScriptedChain, ScriptedSigner, TextEncoder};
 use gapless_store::conformance::fixtures;
 use gapless_store::{Accepted, DatabaseClock, Model, NewSubmitter, Store};
+
 /// One database, one chain, any number of nodes.
 pub(crate) struct World {
     pub(crate) driver: Arc<PausedDriver>,
@@ -90,6 +92,37 @@ impl World {
     }
 
     fn start(&self, store: Arc<dyn Store>, faults: Arc<dyn FaultPoints>, options: EngineOptions) -> Node {
+        self.start_signing(store, faults, options, self.signer())
+    }
+
+    /// A signer without faults.
+    pub(crate) fn signer(&self) -> Arc<ScriptedSigner> {
+        ScriptedSigner::new(Arc::clone(&self.driver) as Arc<dyn Driver>)
+    }
+
+    /// The lanes of this world with their signer.
+    pub(crate) fn served(&self, setup: &LaneSetup, signer: &Arc<ScriptedSigner>) -> Vec<ServedLane> {
+        let setup = Arc::new(setup.clone());
+        let served = |lane: &SubmitterId| ServedLane {
+            submitter: lane.clone(),
+            setup: Arc::clone(&setup),
+            signer: Arc::clone(signer) as Arc<dyn Signer>,
+        };
+        self.lanes.iter().map(served).collect()
+    }
+
+    #[allow(dead_code, reason = "not every test has a signer of its own")]
+    pub(crate) fn node_signing(&self, name: &str, options: EngineOptions, signer: Arc<ScriptedSigner>) -> Node {
+        self.start_signing(self.store(name), Arc::new(NoFaults), options, signer)
+    }
+
+    fn start_signing(
+        &self,
+        store: Arc<dyn Store>,
+        faults: Arc<dyn FaultPoints>,
+        options: EngineOptions,
+        signer: Arc<ScriptedSigner>,
+    ) -> Node {
         let watcher = self.watcher.clone();
         let mut setup = self.setup.clone();
         setup.policy.confirmations.required = watcher.confirmations;
@@ -100,8 +133,8 @@ impl World {
             ids: Arc::new(TimeOrderedIds),
             faults,
             stuck: Arc::new(WaitForOperator),
-            chains: vec![ChainSetup { chain, watcher, gas: GasPolicy::default() }],
-            lanes: self.lanes.iter().map(|lane| (lane.clone(), Arc::new(setup.clone()))).collect(),
+            chains: vec![ChainSetup { chain, encoder: Arc::new(TextEncoder), watcher, gas: GasPolicy::default() }],
+            lanes: self.served(&setup, &signer),
             terms: LeaseTerms::default(),
             options,
         })

@@ -23,8 +23,8 @@ impl ServeArgs {
             return Err(ComposeError::NoApiKeys.into());
         }
         start_logging(&config.log)?;
-        let accounts = accounts(std::mem::take(&mut config.submitters))?;
         block_on(async {
+            let accounts = accounts(std::mem::take(&mut config.submitters)).await?;
             let mut stop = StopSignals::listen()?;
             let listener = listen(config.node.listen).await?;
             let api = url_of(&listener)?;

@@ -2,20 +2,14 @@
 
 use std::sync::Arc;
 
-use gapless_chain_evm::{EndpointOptions, EvmChain, EvmChainOptions};
-use gapless_chain_evm::{OverrideRule, Overrides};
+use gapless_chain_evm::{EndpointOptions, EvmChain, EvmChainOptions, EvmEncoder, OverrideRule, Overrides};
 use gapless_engine::ChainSetup;
 
 use super::ComposeError;
-use super::accounts::SubmitterAccount;
 use crate::config::{ChainConfig, EndpointConfig};
 
 /// Builds a chain. Its endpoints need not be reachable yet.
-pub(crate) fn chain(
-    config: &ChainConfig,
-    classify: &[OverrideRule],
-    accounts: &[SubmitterAccount],
-) -> Result<ChainSetup, ComposeError> {
+pub(crate) fn chain(config: &ChainConfig, classify: &[OverrideRule]) -> Result<ChainSetup, ComposeError> {
     let endpoint = |endpoint: &EndpointConfig| EndpointOptions { url: endpoint.url.clone(), weight: endpoint.weight };
     let rpc = config.endpoints.iter().map(endpoint).collect();
     let options = EvmChainOptions {
@@ -31,9 +25,13 @@ pub(crate) fn chain(
         fees: config.oracle,
         overrides: Overrides::new(classify)?,
     };
-    let chain_accounts = accounts.iter().filter(|account| *account.id.chain() == config.id);
-    let signers = chain_accounts.map(|account| Arc::clone(&account.signer)).collect();
-    let chain = EvmChain::connect(options, signers)
-        .map_err(|source| ComposeError::Connect { chain: config.id.clone(), source })?;
-    Ok(ChainSetup { chain: Arc::new(chain), watcher: config.watcher.clone(), gas: config.gas })
+    let refused = |source| ComposeError::Connect { chain: config.id.clone(), source };
+    let encoder = EvmEncoder::new(config.id.clone()).map_err(refused)?;
+    let chain = EvmChain::connect(options).map_err(refused)?;
+    Ok(ChainSetup {
+        chain: Arc::new(chain),
+        encoder: Arc::new(encoder),
+        watcher: config.watcher.clone(),
+        gas: config.gas,
+    })
 }

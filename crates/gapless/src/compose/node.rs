@@ -10,8 +10,10 @@ use axum::serve::ListenerExt;
 use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
 use gapless_api::{AllowedHosts, App, Drain, router};
-use gapless_domain::{LaneLimits, LaneSetup, OwnerId, SubmitterId};
-use gapless_engine::{Driver, Engine, EngineParts, Ids, StuckPolicy, TimeOrderedIds, TokioDriver, WaitForOperator};
+use gapless_domain::{LaneLimits, LaneSetup, OwnerId};
+use gapless_engine::{
+    Driver, Engine, EngineParts, Ids, ServedLane, StuckPolicy, TimeOrderedIds, TokioDriver, WaitForOperator,
+};
 use gapless_store::NewSubmitter;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -65,7 +67,7 @@ impl Node {
         let known =
             accounts.iter().map(|account| NewSubmitter { id: account.id.clone(), alias: account.alias.clone() });
         store.register_submitters(&known.collect::<Vec<_>>()).await?;
-        let chains = config.chains.iter().map(|chain| chains::chain(chain, &config.classify, &accounts));
+        let chains = config.chains.iter().map(|chain| chains::chain(chain, &config.classify));
         let chains = chains.collect::<Result<Vec<_>, _>>()?;
         let known = chains.iter().map(|setup| Arc::clone(&setup.chain)).collect();
         let policies = accounts.iter().map(|account| (account.id.clone(), account.policy.nonce.clone())).collect();
@@ -170,7 +172,7 @@ impl Node {
 
 /// The setup of each lane. Neighbouring submitters with the same policy share one setup, because there may be ten
 /// thousand.
-fn lanes(accounts: &[SubmitterAccount], limits: &LaneLimits) -> Vec<(SubmitterId, Arc<LaneSetup>)> {
+fn lanes(accounts: &[SubmitterAccount], limits: &LaneLimits) -> Vec<ServedLane> {
     let mut last: Option<Arc<LaneSetup>> = None;
     let mut setup_of = |account: &SubmitterAccount| {
         let shared = last.take().filter(|setup| setup.policy == account.policy);
@@ -179,7 +181,12 @@ fn lanes(accounts: &[SubmitterAccount], limits: &LaneLimits) -> Vec<(SubmitterId
         last = Some(Arc::clone(&setup));
         setup
     };
-    accounts.iter().map(|account| (account.id.clone(), setup_of(account))).collect()
+    let served = |account: &SubmitterAccount| ServedLane {
+        submitter: account.id.clone(),
+        setup: setup_of(account),
+        signer: Arc::clone(&account.signer),
+    };
+    accounts.iter().map(served).collect()
 }
 
 /// The policy for stuck intents: the webhook of the config, or waiting for an operator.

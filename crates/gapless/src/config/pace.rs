@@ -8,6 +8,7 @@ use gapless_domain::LaneLimits;
 use gapless_engine::{
     BatchLimits, DispatchOptions, EngineOptions, GasPolicy, RetentionOptions, ShareOptions, WatcherOptions,
 };
+use gapless_signer::SigningLimits;
 
 use super::policy::Price;
 use super::problem::ProblemKind;
@@ -40,6 +41,15 @@ pub(crate) fn engine(file: &mut Section<'_>) -> EngineOptions {
         }),
         dispatch: file.within("dispatch", |section| dispatch(section, base.dispatch)),
         retention: file.within("retention", |section| retention(section, base.retention)),
+        signing: file.within("signing", |section| signing(section, base.signing)),
+    }
+}
+
+fn signing(section: &mut Section<'_>, base: SigningLimits) -> SigningLimits {
+    SigningLimits {
+        timeout: section.read_in("timeout", base.timeout, SHORTEST..=LONGEST),
+        concurrency: section.read_in("concurrency", base.concurrency, 1..=10_000),
+        batch_max: section.read_in("batch_max", base.batch_max, 1..=10_000),
     }
 }
 

@@ -313,6 +313,9 @@ fn invalid_values_are_rejected_with_their_rule() {
         ("[confirmations]\nrequired = 0", "confirmations.required is at least 1"),
         ("[resubmit]\ninterval = \"1ms\"", "resubmit.interval is at least a second"),
         ("[limits]\npage_size_default = 201", "page_size_default is larger than page_size_max"),
+        ("[signing]\nconcurrency = 0", "signing.concurrency: must be from 1 to 10000"),
+        ("[signing]\nbatch_max = 10001", "signing.batch_max: must be from 1 to 10000"),
+        ("[signing]\ntimeout = \"0s\"", "signing.timeout: must be from \"1ms\" to \"1d\""),
         ("[limits]\nbody_bytes = \"0B\"", "must be from \"1B\" to \"1GiB\""),
         (
             "[auth]\nmode = \"none\"\n[node]\nlisten = \"0.0.0.0:80\"",

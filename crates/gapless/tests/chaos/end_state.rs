@@ -52,7 +52,7 @@ async fn compare(
     let store = cluster.servers.store().await?;
     let end = read_end_state(&store, &lanes, acknowledged(answers, &by_alias)?, Vec::new()).await?;
     let endpoint = cluster.chain.url().parse()?;
-    let reader = EvmChain::connect(EvmChainOptions::new(chain, vec![endpoint]), Vec::new())?;
+    let reader = EvmChain::connect(EvmChainOptions::new(chain, vec![endpoint]))?;
     let scan = scan(&reader, &lanes).await?;
 
     let (read, kept) = (end.txs.len(), ledger.lanes.iter().map(|rows| rows.intents.len()).sum::<usize>());

@@ -10,11 +10,11 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use gapless_chain::{
     AccountView, Chain, ChainError, ChainPricer, ChainReader, ChainSender, EndpointHealth, EndpointStatus, FeeQuote,
-    Header, HeaderAt, Reason, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
+    Header, HeaderAt, Reason, Receipt, Revert, SendAnswer, SentInBlock, UnreadableTx, Wanted,
 };
 use gapless_domain::{
     Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, NodeText, Nonce, OwnerId,
-    Permit, SignedPlan, SignedTx, SubmitterId, TxPlan,
+    SignedPlan, SignedTx, SubmitterId,
 };
 
 use super::block_tree::BlockId;
@@ -478,22 +478,7 @@ impl ChainSender for ChainClient {
     }
 }
 
-#[async_trait]
 impl Chain for ChainClient {
-    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
-        if permit.lease().submitter() != &plan.submitter {
-            return Err(SignError::Refused(format!("a permit for {}", permit.lease().submitter())));
-        }
-        if !plan.call.access_list.is_empty() || !plan.call.authorizations.is_empty() {
-            return Err(SignError::Refused("the simulator supports no access lists and no authorizations".to_owned()));
-        }
-        let signed = signed::sign(plan);
-        match self.world.enter(|state, _| state.learn(&signed.raw)) {
-            Some(_) => Ok(signed),
-            None => Err(SignError::NoKey(plan.submitter.clone())),
-        }
-    }
-
     fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
         let read = signed::read_signed(raw)?;
         if read.plan.submitter.chain() != &self.world.id {

@@ -1,6 +1,6 @@
 //! The chain of a world: blocks, reorgs, pools and endpoints, without an EVM.
 //!
-//! - `signed`: signed transactions in a simple text format
+//! - `signed`, `encoder`: signed transactions in a simple text format
 //! - `block_tree`: all blocks, and the state of all accounts after each of them
 //! - `pool`: the pool of one chain node, by geth's rules
 //! - `endpoint`, `texts`: one endpoint, and the error texts of its client family
@@ -17,6 +17,7 @@ mod client;
 #[cfg(test)]
 mod conformance;
 mod diagnose;
+mod encoder;
 mod endpoint;
 mod pool;
 mod scripted;
@@ -34,6 +35,7 @@ use std::time::Duration;
 
 use gapless_chain::Chain;
 use gapless_domain::{Amount, B256, BlockRef, Bytes, ChainId, OwnerId, SignedTx, SubmitterId};
+use gapless_signer::TxEncoder;
 use tokio::sync::Notify;
 
 use crate::dice::Dice;
@@ -43,11 +45,13 @@ use crate::net::Net;
 use crate::stage::{Stage, TaskOwner};
 use crate::world_spec::WorldSpec;
 
+pub use encoder::TextEncoder;
 pub use scripted::{Script, ScriptedChain, ScriptedSend};
 pub use signed::{read_signed, sign, sign_as_stranger};
 
 use chain_faults::ChainFaults;
 use client::ChainClient;
+use encoder::WorldEncoder;
 use state::{ChainState, PoolId};
 
 /// The period in which faults that have a chance every second are rolled for.
@@ -110,6 +114,11 @@ impl ChainWorld {
     /// The chain as one process reaches it. `owner` is that process.
     pub fn client(self: &Arc<Self>, net: Net, faults: Faults, history: History, owner: OwnerId) -> Arc<dyn Chain> {
         Arc::new(ChainClient::new(Arc::clone(self), net, faults, history, owner))
+    }
+
+    /// The transaction format of the chain.
+    pub fn encoder(self: &Arc<Self>) -> Arc<dyn TxEncoder> {
+        Arc::new(WorldEncoder(Arc::clone(self)))
     }
 
     /// Sends a transaction to a random endpoint, from outside of the nodes. True if the pool accepted it.

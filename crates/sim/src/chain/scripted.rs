@@ -10,12 +10,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_chain::{
     AccountView, Chain, ChainError, ChainPricer, ChainReader, ChainSender, Classified, EndpointStatus, FeeQuote,
-    Header, HeaderAt, Reason, Receipt, Revert, SendAnswer, SentInBlock, SignError, UnreadableTx, Wanted,
-    mempool_signal,
+    Header, HeaderAt, Reason, Receipt, Revert, SendAnswer, SentInBlock, UnreadableTx, Wanted, mempool_signal,
 };
 use gapless_domain::{
-    Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, Nonce, Permit, SignedPlan,
-    SignedTx, SubmitterId, Tick, TxPlan, U256,
+    Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, Nonce, SignedPlan, SignedTx,
+    SubmitterId, Tick, TxPlan, U256,
 };
 use gapless_engine::Driver;
 use tokio::sync::Notify;
@@ -500,15 +499,7 @@ impl ChainSender for ScriptedChain {
     }
 }
 
-#[async_trait]
 impl Chain for ScriptedChain {
-    async fn sign(&self, permit: &Permit, plan: &TxPlan) -> Result<SignedTx, SignError> {
-        if permit.lease().submitter() != &plan.submitter {
-            return Err(SignError::Refused(format!("a permit for {}", permit.lease().submitter())));
-        }
-        Ok(signed::sign(plan))
-    }
-
     fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
         signed::read_signed(raw)
     }

@@ -11,8 +11,8 @@ use alloy_primitives::Address;
 use gapless_secret::Secret;
 use zeroize::Zeroizing;
 
+use super::KeyError;
 use super::local::{LocalSigner, parse_key};
-use super::{KeyError, Signer as _};
 use file::KeyFile;
 use seal::Cost;
 

@@ -3,7 +3,7 @@
 
 use alloy_consensus::{TxEip7702, TxLegacy};
 use alloy_eips::eip7702::{Authorization, SignedAuthorization};
-use gapless_chain_evm::{LocalSigner, MnemonicOptions, Secret, Signer as _, UnsignedTx};
+use gapless_chain_evm::{LocalSigner, MnemonicOptions, Secret, UnsignedTx};
 use gapless_domain::{Address, U256};
 use serde_json::json;
 
@@ -46,7 +46,7 @@ impl AccountKey {
     /// transaction.
     pub(crate) async fn authorize(&self, nonce: u64, code: &str) -> SignedAuthorization {
         let authorization = Authorization { chain_id: U256::from(CHAIN_ID), address: code.parse().unwrap(), nonce };
-        let signature = self.0.sign_hash(authorization.signature_hash()).await.unwrap();
+        let signature = self.0.sign_hash(authorization.signature_hash());
         authorization.into_signed(signature)
     }
 
@@ -68,7 +68,7 @@ impl AccountKey {
     }
 
     async fn sign(&self, unsigned: UnsignedTx) -> Vec<u8> {
-        self.0.sign_transaction(&unsigned).await.unwrap().to_vec()
+        self.0.sign_transaction(&unsigned).to_vec()
     }
 }
 

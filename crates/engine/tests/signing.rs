@@ -1,0 +1,176 @@
+//! Signers that hang, are slow, or fail for one transaction.
+#![allow(clippy::disallowed_methods, reason = "a test owns its own time and tasks")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test panic too")]
+
+#[allow(dead_code, reason = "not every test file uses all of it")]
+mod support;
+
+use std::time::Duration;
+
+use gapless_domain::{FailReason, FinalFailure, StateName, TxState};
+use gapless_engine::EngineOptions;
+use gapless_signer::{SignerError, SigningLimits};
+use support::{World, get, nonces, until_all};
+
+const A_WHILE: Duration = Duration::from_secs(30);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The owner of the first lane's valid lease.
+async fn owner(world: &World) -> Option<String> {
+    let status = world.store("look").lane_status(&world.lanes[..1]).await.unwrap().remove(0).unwrap();
+    status.lease.filter(|lease| lease.valid).map(|lease| lease.owner.to_string())
+}
+
+fn signing(limits: SigningLimits) -> EngineOptions {
+    EngineOptions { signing: limits, ..EngineOptions::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_signer_leaves_the_lane_to_another_node() {
+    let world = World::new(1).await.window(16);
+    let hanging = world.signer();
+    hanging.script(|script| script.hangs = true);
+    let first = world.node_signing("a", EngineOptions::default(), hanging.clone());
+    let ids = first.submit(&world.lanes[0], 0..5).await;
+    tokio::time::sleep(3 * SECOND).await;
+    assert!(owner(&world).await.unwrap().starts_with("a/"));
+    assert_eq!(hanging.calls().len(), 1, "the whole window is one call");
+    // The second node has a signer that answers. It starts late, so that the first node has the lane.
+    let second = world.node_signing("b", EngineOptions::default(), world.signer());
+    tokio::time::sleep(6 * SECOND).await;
+    assert!(owner(&world).await.unwrap().starts_with("b/"), "the lease did not have to expire");
+    until_all(&second.store, &ids, StateName::Confirmed, A_WHILE).await;
+    assert_eq!(nonces(&second.store, &ids).await, [0, 1, 2, 3, 4]);
+    assert_eq!(world.chain.sends().len(), 5, "nothing was signed or sent twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_signer_of_the_only_node_is_asked_again() {
+    let world = World::new(1).await;
+    let signer = world.signer();
+    signer.script(|script| script.hangs = true);
+    let node = world.node_signing("a", EngineOptions::default(), signer.clone());
+    let ids = node.submit(&world.lanes[0], 0..3).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let states: Vec<StateName> =
+        node.store.get(&ids).await.unwrap().iter().flatten().map(|tx| tx.state.name()).collect();
+    assert_eq!(states, [StateName::Queued; 3], "the intents stay queued");
+    assert_eq!(world.chain.sends(), []);
+    let calls = signer.calls().len();
+    assert!((5..=10).contains(&calls), "{calls} calls in a minute");
+    signer.script(|script| script.hangs = false);
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+}
+
+/// The call of the first node ends after its time-out, when the second node has bound the nonces.
+/// proves S01
+#[tokio::test(start_paused = true)]
+async fn late_signatures_are_dropped_and_never_bound() {
+    let world = World::new(1).await.window(16);
+    let slow = world.signer();
+    slow.script(|script| script.latency = 6 * SECOND);
+    let first = world.node_signing("a", EngineOptions::default(), slow.clone());
+    let ids = first.submit(&world.lanes[0], 0..3).await;
+    tokio::time::sleep(Duration::from_secs(5) + Duration::from_millis(500)).await;
+    assert_eq!(owner(&world).await, None, "the lane is released at the time-out");
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(slow.calls().len(), 1, "the call would have ended by now");
+    let states: Vec<StateName> =
+        first.store.get(&ids).await.unwrap().iter().flatten().map(|tx| tx.state.name()).collect();
+    assert_eq!(states, [StateName::Queued; 3]);
+    assert_eq!(world.chain.sends(), []);
+    let second = world.node_signing("b", EngineOptions::default(), world.signer());
+    until_all(&second.store, &ids, StateName::Confirmed, A_WHILE).await;
+    assert_eq!(nonces(&second.store, &ids).await, [0, 1, 2]);
+    assert_eq!(world.chain.sends().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_transaction_fails_alone() {
+    let world = World::new(1).await.window(16);
+    let signer = world.signer();
+    let node = world.node_signing("a", EngineOptions::default(), signer.clone());
+    signer.script(|script| {
+        // The second nonce of the first batch.
+        script.failures.push_back((" nonce=1 ".to_owned(), SignerError::Refused("by a rule".to_owned())));
+    });
+    let ids = node.submit(&world.lanes[0], 0..5).await;
+    let others = [&ids[..1], &ids[2..]].concat();
+    until_all(&node.store, &others, StateName::Confirmed, A_WHILE).await;
+    assert_eq!(nonces(&node.store, &others).await, [0, 1, 2, 3], "no nonce is left out");
+    let state = get(&node.store, ids[1]).await.state;
+    assert!(matches!(state, TxState::FailedFinal(FinalFailure::Unbound(FailReason::InvalidPayload, _))), "{state:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn unavailable_transaction_is_signed_later() {
+    let world = World::new(1).await.window(16);
+    let signer = world.signer();
+    let node = world.node_signing("a", EngineOptions::default(), signer.clone());
+    signer.script(|script| {
+        script.failures.push_back((" nonce=2 ".to_owned(), SignerError::Unavailable("overloaded".to_owned())));
+    });
+    let ids = node.submit(&world.lanes[0], 0..5).await;
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    assert_eq!(nonces(&node.store, &ids).await, [0, 1, 2, 3, 4]);
+    assert!(owner(&world).await.is_some(), "the lane keeps its lease");
+}
+
+#[tokio::test(start_paused = true)]
+async fn batch_of_a_lane_is_one_call() {
+    let world = World::new(1).await.window(16);
+    let signer = world.signer();
+    let node = world.node_signing("a", EngineOptions::default(), signer.clone());
+    let ids = node.submit(&world.lanes[0], 0..16).await;
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    assert_eq!(signer.calls(), [16]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_lanes_sign_at_once_within_the_bound() {
+    let world = World::new(12).await;
+    let signer = world.signer();
+    signer.script(|script| script.latency = SECOND);
+    let limits = SigningLimits { concurrency: 4, ..SigningLimits::default() };
+    let node = world.node_signing("a", signing(limits), signer.clone());
+    let mut ids = Vec::new();
+    for lane in &world.lanes {
+        ids.extend(node.submit(lane, 0..1).await);
+    }
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    assert_eq!(signer.most_running(), 4);
+    assert_eq!(signer.calls().len(), 12);
+}
+
+/// Only one of the lanes has a call at a time. The others wait for a place, and must not wait for ever.
+#[tokio::test(start_paused = true)]
+async fn lanes_that_wait_for_a_hanging_signer_move_too() {
+    let world = World::new(10).await;
+    let hanging = world.signer();
+    hanging.script(|script| script.hangs = true);
+    let limits = SigningLimits { concurrency: 1, ..SigningLimits::default() };
+    let first = world.node_signing("a", signing(limits), hanging.clone());
+    let mut ids = Vec::new();
+    for lane in &world.lanes {
+        ids.extend(first.submit(lane, 0..2).await);
+    }
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(hanging.calls().len(), 1);
+    let second = world.node_signing("b", EngineOptions::default(), world.signer());
+    until_all(&second.store, &ids, StateName::Confirmed, A_WHILE).await;
+    assert_eq!(world.chain.sends().len(), ids.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn drain_with_a_hanging_signer_releases_the_lease() {
+    let world = World::new(1).await;
+    let signer = world.signer();
+    signer.script(|script| script.hangs = true);
+    let node = world.node_signing("a", EngineOptions::default(), signer.clone());
+    node.submit(&world.lanes[0], 0..1).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(signer.calls().len(), 1);
+    let drained = tokio::time::timeout(5 * SECOND, node.engine.drain()).await;
+    assert!(drained.is_ok(), "the drain still waits for the signer");
+    assert_eq!(owner(&world).await, None);
+}

@@ -2,8 +2,8 @@
 //!
 //! - [`EvmChain`] implements the contract of `gapless-chain`. It is created from [`EvmChainOptions`]; no endpoint has
 //!   to be up.
-//! - `classify` is the classifier of node errors: [`Classifier`] turns a [`NodeFailure`] into a verdict. Its tables have
-//!   the error texts of the clients, one table for each [`Family`].
+//! - `classify` is the classifier of node errors: [`Classifier`] turns a [`NodeFailure`] into a verdict. Its tables
+//!   have the error texts of the clients, one table for each [`Family`].
 //! - `rpc` carries JSON-RPC over HTTP and WebSocket: batches, time-outs, bounds. It judges nothing.
 //! - `endpoint` is one endpoint: chain id, health, shown blocks, capabilities. `endpoints` chooses among several.
 //!   `read` has the reads.

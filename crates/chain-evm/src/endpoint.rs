@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 pub(crate) use state::{Capabilities, Connectivity, ReportedHead, SharedState};
 
-use crate::classify::{Classifier, Method, NodeFailure, family_of};
+use crate::classify::{Classifier, Family, Method, NodeFailure, family_of};
 use crate::rpc::{Exchange, Reply, RpcCall, RpcFailure, Transport};
 use crate::{jitter, meter};
 use batch::{after_refusal, chunks};
@@ -142,6 +142,11 @@ impl Endpoint {
 
     pub(crate) fn chain(&self) -> &ChainId {
         &self.settings.chain
+    }
+
+    /// The client family, by the last check.
+    pub(crate) fn family(&self) -> Option<Family> {
+        self.state.lock().family
     }
 
     pub(crate) fn connectivity(&self) -> Connectivity {

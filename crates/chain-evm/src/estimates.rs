@@ -14,6 +14,7 @@ use gapless_chain::{ChainError, Classified, Verdict};
 use gapless_domain::{BlockRef, EvmCall};
 use tokio::time::Instant;
 
+use crate::classify::Family;
 use crate::endpoint::{Endpoint, now};
 use crate::endpoints::Endpoints;
 use crate::read;
@@ -32,7 +33,7 @@ const PRECOMPILE_ZEROS: usize = 16;
 /// The estimates of one chain.
 #[derive(Debug)]
 pub(crate) struct Estimates {
-    /// The gas of a transfer includes a price of data that changes.
+    /// By configuration, the gas of a transfer includes a price of data that changes.
     varies: bool,
     transfers: Mutex<PlainTransfers>,
 }
@@ -139,7 +140,9 @@ impl Estimates {
                     Some(Err(failed)) => Some(Err(failed.clone())),
                 },
             });
-            if let (Some(Some(Ok(gas))), GasRequest::Code(_) | GasRequest::Estimate) = (answers.last(), request) {
+            if let (Some(Some(Ok(gas))), GasRequest::Code(_) | GasRequest::Estimate) = (answers.last(), request)
+                && !charges_data_as_gas(endpoint.family())
+            {
                 self.note(call, *gas);
             }
         }
@@ -194,6 +197,11 @@ impl GasRequest {
             GasRequest::Known | GasRequest::Estimate => None,
         }
     }
+}
+
+/// The clients of chains whose gas includes a price of data, which may be zero for a while.
+fn charges_data_as_gas(family: Option<Family>) -> bool {
+    matches!(family, Some(Family::Arbitrum | Family::Zksync))
 }
 
 /// The recipient of a call that is a plain transfer if the recipient has no code.

@@ -101,15 +101,20 @@ async fn call_with_data_is_estimated_in_the_same_request() {
 /// The gas of a transfer on Arbitrum includes its data, whose price changes.
 #[tokio::test]
 async fn transfers_of_arbitrum_are_always_estimated() {
-    let node = FakeNode::start(|script| script.custom = Some(answer)).await;
-    let fees = FeeOptions { rollup: Rollup::Arbitrum, ..options(&[&node]).fees };
-    let mut options = options(&[&node]);
-    options.fees = fees;
-    let chain = EvmChain::connect(options).unwrap();
-    let head = chain.head().await.unwrap().block;
-    for _ in 0..2 {
-        let (_, counts) = estimate(&node, &chain, &transfers(1), head).await;
-        assert_eq!(counts, [40, 0, 1]);
+    for (rollup, client) in [(Rollup::Arbitrum, "unknown/v1"), (Rollup::None, "nitro/v3.2")] {
+        let node = FakeNode::start(|script| {
+            script.custom = Some(answer);
+            script.client = client;
+        })
+        .await;
+        let mut options = options(&[&node]);
+        options.fees = FeeOptions { rollup, ..options.fees };
+        let chain = EvmChain::connect(options).unwrap();
+        let head = chain.head().await.unwrap().block;
+        for _ in 0..2 {
+            let (_, counts) = estimate(&node, &chain, &transfers(1), head).await;
+            assert_eq!(counts, [40, 0, 1], "{client}");
+        }
     }
 }
 

@@ -7,11 +7,7 @@
 use crate::amount::Amount;
 use crate::time::Tick;
 
-use crate::cursor::Cursor;
-
-use super::Lane;
-use super::fact::AccountFacts;
-use super::open_slot::Sending;
+use crate::lane::fact::AccountFacts;
 
 /// Balance and budget of the account.
 #[derive(Debug, Default)]
@@ -33,50 +29,6 @@ pub(super) struct Funds {
     pub(super) ahead_reads: u32,
     /// Number of reads in a row at which the account's final nonce was below the ledger's.
     pub(super) behind_reads: u32,
-}
-
-impl Lane {
-    /// Sends slots again that nodes refused for lack of funds, as soon as the balance has grown.
-    pub(super) fn retry_unfunded(&mut self, before: Option<Amount>, balance: Amount, now: Tick) {
-        if before.is_some_and(|before| balance <= before) {
-            return;
-        }
-        let short: Vec<_> = self.slots.short().iter().copied().collect();
-        for nonce in short {
-            self.slots.update(nonce, |slot| {
-                if matches!(slot.sending, Sending::Due { .. }) {
-                    slot.sending = Sending::Due { at: now, claim: false };
-                }
-            });
-        }
-    }
-
-    /// New value of the low-balance flag with its text, if it changes.
-    pub(super) fn balance_change(&mut self, cursor: &Cursor) -> Option<(bool, String)> {
-        let balance = self.funds.account?.balance;
-        if self.queue.first().is_none() {
-            self.funds.unaffordable_cost = None;
-        }
-        let threshold = self.setup.policy.funds.low_balance;
-        let short = self.slots.short().first();
-        let problem = match (short, self.funds.unaffordable_cost) {
-            (Some(nonce), _) => Some(format!("the account cannot pay for nonce {nonce}: the balance is {balance} wei")),
-            (None, Some(cost)) => {
-                let left = self.funds.budget;
-                Some(format!("the next intent may cost {cost} wei; {left} of {balance} wei are left"))
-            }
-            (None, None) if balance < threshold => Some(format!("the balance is {balance} wei, below {threshold} wei")),
-            (None, None) => None,
-        };
-        match (cursor.low_balance, problem) {
-            (false, Some(text)) => Some((true, text)),
-            // The cost of the next candidate is unknown until it is prepared.
-            (true, None) if self.queue.is_known_empty() || self.funds.last_spend_succeeded => {
-                Some((false, format!("the balance is {balance} wei")))
-            }
-            _ => None,
-        }
-    }
 }
 
 /// A read of the account in flight.

@@ -19,11 +19,12 @@ use crate::tail::Tail;
 use crate::time::{Tick, Timestamp};
 use crate::transition::Transition;
 
-use super::bumping::Diagnosis;
+use super::decide::next_attempt::RequestedAttempt;
+use super::decide::resend::Diagnosis;
+use super::decide::stuck::DecisionState;
+use super::draft::AttemptOrigin;
 use super::fact::{MinedTx, Prepared};
-use super::replacing::RequestedAttempt;
 use super::reservations::SlotReservation;
-use super::stuck::DecisionState;
 
 /// One bound nonce that is not closed yet.
 #[derive(Debug)]
@@ -270,7 +271,8 @@ impl OpenSlot {
         self.attempts.last().map_or(0, |held| held.attempt.ordinal.saturating_add(1))
     }
 
-    pub(super) fn add_attempt(&mut self, new: &NewAttempt, cost: Amount, gas_limit: u64, at: Timestamp) {
+    pub(super) fn add_attempt(&mut self, new: &NewAttempt, origin: &AttemptOrigin, at: Timestamp) {
+        let AttemptOrigin { cost, gas_limit, .. } = *origin;
         let attempt = Attempt::new(new.clone(), at);
         // Most slots have one attempt; space for four would be the larger part of a slot.
         self.attempts.reserve_exact(1);
@@ -512,6 +514,26 @@ impl OpenSlot {
             }
         }
         steps
+    }
+
+    /// True if the ledger says something else about the intent than the chain and the nodes do. A final intent waits
+    /// for its end, also while the lane may end no intent.
+    pub(super) fn has_due_transition(&self) -> bool {
+        let Some(bound) = self.tx.as_ref().and_then(|tx| tx.state.bound()) else { return false };
+        let written = if let Progress::Mined(mined) = &bound.progress { Some(&mined.inclusion) } else { None };
+        match &self.mining {
+            MiningState::Unverified(_) => false,
+            MiningState::Final(_) => true,
+            MiningState::Mined(inclusion) => self.notice_due || written != Some(inclusion),
+            MiningState::Unmined => {
+                let waits = bound.progress == Progress::AwaitingFunds;
+                let is_allocated = self.tx.as_ref().is_some_and(|tx| tx.state.name() == StateName::Allocated);
+                let is_delivering = matches!(bound.goal, Goal::Deliver | Goal::Replace);
+                let by_funds = if waits { !self.short_of_funds && self.acknowledged } else { self.short_of_funds };
+                let by_nodes = (self.acknowledged && is_allocated) || (self.rejected && is_delivering);
+                written.is_some() || by_funds || by_nodes
+            }
+        }
     }
 
     /// True if nothing is left to happen to the slot.

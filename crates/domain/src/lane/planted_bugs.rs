@@ -3,36 +3,28 @@
 use crate::attempt::SendOutcome;
 use crate::block::{Execution, Inclusion};
 use crate::command::LostRule;
-use crate::ledger::{CommitError, LaneCommit};
+use crate::ledger::CommitError;
 use crate::mistakes::{Mistake, made};
 use crate::nonce::Nonce;
 use crate::state::Progress;
-use crate::text::NodeText;
 
-use super::Lane;
-use super::fact::{AccountFacts, SentTx};
-use super::open_slot::{MiningState, OpenSlot};
-use super::pending_commit::PendingCommit;
+use crate::lane::Lane;
+use crate::lane::draft::Draft;
+use crate::lane::fact::{AccountFacts, SentTx};
+use crate::lane::open_slot::{MiningState, OpenSlot};
 
 impl Lane {
     /// Treats nonces as free that may be consumed.
-    pub(super) fn lose_by_mistake(
-        &mut self,
-        commit: &mut LaneCommit,
-        pending: &mut PendingCommit,
-    ) -> Result<(), CommitError> {
+    pub(super) fn lose_by_mistake(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
         let rule = if made(Mistake::RejectedFreesNonce) { LostRule::Fail } else { LostRule::Requeue };
         for nonce in self.freed_by_mistake() {
             let slot = self.slots.get(nonce).filter(|slot| slot.mining == MiningState::Unmined && !slot.is_reserved());
             let Some(tx) = slot.and_then(|slot| slot.tx.clone()) else { continue };
             let is_mined = tx.state.bound().is_some_and(|bound| matches!(bound.progress, Progress::Mined(_)));
-            if is_mined || pending.reconciled.touches(nonce) || !self.may_end() {
+            if is_mined || draft.explains(nonce) || !self.may_end() {
                 continue;
             }
-            let again =
-                commit.lose_nonce(&tx, rule, true, NodeText::new("planted bug: the nonce is treated as free"))?;
-            self.dirty.remove(&nonce);
-            pending.reconciled.lost.push((nonce, again));
+            draft.lose(nonce, Some(&tx), rule, true, "planted bug: the nonce is treated as free")?;
         }
         Ok(())
     }
@@ -47,7 +39,7 @@ impl Lane {
         let is_missing = |slot: &OpenSlot| slot.attempts.iter().any(|held| held.missing);
         let by_receipt =
             |nonce: &Nonce| made(Mistake::RequeueOnNullReceipt) && self.slots.get(*nonce).is_some_and(is_missing);
-        by_answer.chain(self.dirty.iter().copied().filter(by_receipt)).collect()
+        by_answer.chain(self.slots.unmined().iter().copied().filter(by_receipt)).collect()
     }
 
     /// Binds the newest freed nonce again.
@@ -95,7 +87,6 @@ impl Lane {
                     slot.mining = MiningState::Final(inclusion.clone());
                 }
             });
-            self.dirty.insert(*nonce);
         }
     }
 

@@ -14,11 +14,11 @@ use crate::slot::SlotKind;
 use crate::state::{Mined, Progress, StateName, TxState};
 use crate::time::{Tick, Timestamp};
 
-use super::bumping::Diagnosis;
+use super::decide::resend::Diagnosis;
+use super::decide::stuck::DecisionState;
 use super::effect::WatchRequest;
 use super::open_slot::{MiningState, NextAttempt, OpenSlot, Sending, SlotAttempt};
 use super::reservations::SlotReservation;
-use super::stuck::DecisionState;
 
 impl SlotAttempt {
     /// Bytes that cannot be decoded get the highest possible cost: nothing more is bound until they are explained.

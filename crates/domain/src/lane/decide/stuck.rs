@@ -1,24 +1,23 @@
 //! Stuck intents: a policy outside of the lane decides, and the lane carries the decision out.
 
 use crate::audit::NewAudit;
-use crate::cursor::Cursor;
 use crate::event::LaneEventKind;
 use crate::intent_record::IntentRecord;
-use crate::ledger::{CommitError, LaneCommit};
+use crate::ledger::CommitError;
 use crate::nonce::Nonce;
-use crate::state::{CancelReason, Goal, TxState};
+use crate::state::{CancelReason, TxState};
 use crate::stuck::{Decision, StuckAttempt, StuckCase};
 use crate::text::{CommandReport, NodeText};
 use crate::time::Tick;
 
-use super::Lane;
-use super::effect::{Effect, Step};
-use super::open_slot::{MiningState, OpenSlot};
-use super::pending_commit::PendingCommit;
+use crate::lane::Lane;
+use crate::lane::draft::Draft;
+use crate::lane::effect::{Effect, Step};
+use crate::lane::open_slot::{MiningState, OpenSlot, SlotAttempt};
 
 /// Progress of a decision about a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DecisionState {
+pub(in crate::lane) enum DecisionState {
     None,
     /// A decision is to be requested at this time.
     AskAt(Tick),
@@ -27,7 +26,7 @@ pub(super) enum DecisionState {
 }
 
 impl Lane {
-    pub(super) fn plan_decisions(&mut self, now: Tick, step: &mut Step) {
+    pub(in crate::lane) fn plan_decisions(&mut self, now: Tick, step: &mut Step) {
         if self.draining {
             return;
         }
@@ -48,7 +47,7 @@ impl Lane {
 
     fn case(&self, slot: &OpenSlot, tx: &IntentRecord) -> Option<StuckCase> {
         let TxState::Stuck(_, reason) = tx.state else { return None };
-        let attempt_of = |held: &super::SlotAttempt| {
+        let attempt_of = |held: &SlotAttempt| {
             let attempt = &held.attempt;
             StuckAttempt { kind: attempt.kind, hash: attempt.hash, fees: attempt.fees }
         };
@@ -65,7 +64,7 @@ impl Lane {
         })
     }
 
-    pub(super) fn decided(&mut self, nonce: Nonce, decision: Decision) {
+    pub(in crate::lane) fn decided(&mut self, nonce: Nonce, decision: Decision) {
         self.slots.update(nonce, |slot| {
             if slot.decision == DecisionState::Requested {
                 slot.decision = DecisionState::Decided(decision);
@@ -74,73 +73,61 @@ impl Lane {
     }
 
     /// Writes the decisions before they are carried out.
-    pub(super) fn write_decisions(
-        &mut self,
-        now: Tick,
-        cursor: &Cursor,
-        commit: &mut LaneCommit,
-        pending: &mut PendingCommit,
-    ) -> Result<(), CommitError> {
-        let again = DecisionState::AskAt(now.saturating_add(self.setup.policy.stuck.ask_interval));
+    pub(in crate::lane) fn write_decisions(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
+        let again = DecisionState::AskAt(draft.now.saturating_add(self.setup.policy.stuck.ask_interval));
         for nonce in self.slots.deciding() {
             let Some(slot) = self.slots.get(nonce) else { continue };
             let DecisionState::Decided(decision) = slot.decision else { continue };
-            let has_own_price = slot.has_own_price();
             let is_stuck = |tx: &IntentRecord| matches!(tx.state, TxState::Stuck(..));
-            if slot.mining != MiningState::Unmined || !self.intent_at(nonce, pending).is_some_and(is_stuck) {
+            if slot.mining != MiningState::Unmined || !draft.intent(nonce, &self.slots).is_some_and(is_stuck) {
                 // The chain or a command was quicker.
                 self.slots.update(nonce, |slot| slot.decision = DecisionState::None);
-                continue;
-            }
-            if decision == Decision::Wait {
+            } else if decision == Decision::Wait {
                 self.slots.update(nonce, |slot| slot.decision = again);
-                continue;
+            } else if !draft.explains(nonce) {
+                let next = self.write_decision(nonce, decision, again, draft)?;
+                draft.decided.push((nonce, next));
             }
-            if pending.reconciled.touches(nonce) {
-                continue;
-            }
-            let text = format!("nonce {nonce} is stuck: {}", decision.as_str());
-            let (actor, detail) = (NodeText::new("stuck policy"), CommandReport::new(&text));
-            commit.audit(NewAudit { actor, action: "decide", detail });
-            let next = match decision {
-                Decision::Wait => again,
-                Decision::Escalate => {
-                    commit.lane_event(cursor, LaneEventKind::Escalated, NodeText::new(&text))?;
-                    again
-                }
-                // The cancel itself is stuck.
-                Decision::Cancel if self.is_canceled(nonce, pending) => {
-                    self.revive(nonce, commit, pending)?;
-                    self.claim_now(nonce, false, commit, pending);
-                    DecisionState::None
-                }
-                Decision::Resend | Decision::Bump => {
-                    self.revive(nonce, commit, pending)?;
-                    // A price that the caller set is not bumped.
-                    let is_bump = decision == Decision::Bump && !has_own_price;
-                    self.claim_now(nonce, is_bump, commit, pending);
-                    DecisionState::None
-                }
-                Decision::Cancel => {
-                    self.want_cancel(nonce, CancelReason::User, commit, pending)?;
-                    DecisionState::None
-                }
-            };
-            pending.decided.push((nonce, next));
         }
         Ok(())
     }
-}
 
-impl Lane {
-    fn is_canceled(&self, nonce: Nonce, pending: &PendingCommit) -> bool {
-        self.bound_at(nonce, pending).is_some_and(|(_, bound)| matches!(bound.goal, Goal::Cancel(_)))
+    fn write_decision(
+        &mut self,
+        nonce: Nonce,
+        decision: Decision,
+        again: DecisionState,
+        draft: &mut Draft,
+    ) -> Result<DecisionState, CommitError> {
+        let text = format!("nonce {nonce} is stuck: {}", decision.as_str());
+        let (actor, detail) = (NodeText::new("stuck policy"), CommandReport::new(&text));
+        draft.commit.audit(NewAudit { actor, action: "decide", detail });
+        match decision {
+            Decision::Wait => return Ok(again),
+            Decision::Escalate => {
+                draft.lane_event(LaneEventKind::Escalated, NodeText::new(&text))?;
+                return Ok(again);
+            }
+            // The cancel itself is stuck.
+            Decision::Cancel if draft.cancels(nonce, &self.slots) => {
+                draft.revive(nonce, &self.slots)?;
+                self.claim_now(nonce, false, draft);
+            }
+            Decision::Cancel => draft.want_cancel(nonce, CancelReason::User, &self.slots)?,
+            Decision::Resend | Decision::Bump => {
+                // A price that the caller set is not bumped.
+                let has_own_price = self.slots.get(nonce).is_some_and(OpenSlot::has_own_price);
+                draft.revive(nonce, &self.slots)?;
+                self.claim_now(nonce, decision == Decision::Bump && !has_own_price, draft);
+            }
+        }
+        Ok(DecisionState::None)
     }
 }
 
 impl OpenSlot {
     /// Requests a decision if the intent is stuck in the ledger.
-    pub(super) fn follow_state(&mut self, now: Tick) {
+    pub(in crate::lane) fn follow_state(&mut self, now: Tick) {
         let is_stuck = self.tx.as_ref().is_some_and(|tx| matches!(tx.state, TxState::Stuck(..)));
         self.decision = match self.decision {
             DecisionState::None if is_stuck => DecisionState::AskAt(now),

@@ -1,21 +1,83 @@
-//! Answers to prepare requests, for candidates and for slots that need another attempt.
+//! Pricing: requests for gas limits and prices, and their answers.
 
 use crate::bidding::{Market, Offer};
 use crate::block::BlockLink;
 use crate::id::TxId;
+use crate::intent::Speed;
 use crate::nonce::Nonce;
 use crate::policy::OnShortage;
 use crate::state::FailReason;
 use crate::time::Tick;
 
-use super::bumping::above_cap;
-use super::fact::{PrepareFailure, Prepared};
-use super::open_slot::{BumpReason, NextAttempt, OpenSlot};
-use super::queue::{Candidate, Stage};
-use super::{Lane, newest_link};
+use crate::lane::decide::bump::above_cap;
+use crate::lane::effect::{Effect, PrepareRequest, Step};
+use crate::lane::fact::{PrepareFailure, PrepareKey, Prepared};
+use crate::lane::open_slot::{BumpReason, NextAttempt, OpenSlot};
+use crate::lane::queue::{Candidate, Stage};
+use crate::lane::{Lane, newest_link};
 
 impl Lane {
-    pub(super) fn candidate_prepared(
+    /// Requests prices for the candidates that may be bound, and for the slots that need another attempt.
+    pub(in crate::lane) fn plan_prepare(&mut self, now: Tick, step: &mut Step) {
+        self.queue.fail_expired(self.database_now(now));
+        let free = self.free();
+        let price_age = self.setup.limits.price_age;
+        let mut requests = Vec::new();
+        let mut front = self.queue.candidates.iter_mut().filter(|candidate| !candidate.is_failing());
+        for candidate in front.by_ref().take(free) {
+            match candidate.stage {
+                Stage::Later(at) if at <= now => candidate.stage = Stage::Waiting,
+                Stage::Later(at) => step.wake(at),
+                // A price that the caller set does not expire.
+                Stage::Ready { at, .. } if candidate.decided().is_none() && now.saturating_since(at) > price_age => {
+                    candidate.stage = Stage::Waiting;
+                }
+                _ => {}
+            }
+            if matches!(candidate.stage, Stage::Waiting) {
+                candidate.stage = prepare(candidate, now, &mut requests);
+            }
+        }
+        self.request_attempt_prices(now, requests, step);
+    }
+
+    /// Requests prices for the slots that need another attempt.
+    pub(in crate::lane) fn plan_attempt_prices(&mut self, now: Tick, step: &mut Step) {
+        self.request_attempt_prices(now, Vec::new(), step);
+    }
+
+    fn request_attempt_prices(&mut self, now: Tick, mut requests: Vec<PrepareRequest>, step: &mut Step) {
+        let reserves_next = self.reservation_is_next();
+        for nonce in self.slots.needing_attempt() {
+            if requests.len() >= self.setup.limits.batch {
+                break;
+            }
+            let Some(slot) = self.slots.get(nonce).filter(|slot| !(reserves_next && slot.is_recyclable())) else {
+                continue;
+            };
+            let due = match slot.next_attempt {
+                NextAttempt::None => slot.needs_attempt(),
+                NextAttempt::Later(at) if at <= now => true,
+                NextAttempt::Later(at) => {
+                    step.wake(at);
+                    false
+                }
+                NextAttempt::Pricing | NextAttempt::Ready(_) | NextAttempt::Signing => false,
+            };
+            if due {
+                let (call, _) = self.call_of_next_attempt(slot);
+                let speed = slot.tx.as_ref().map_or(Speed::Standard, |tx| tx.intent.speed());
+                let ticket = slot.ticket.wrapping_add(1);
+                requests.push(PrepareRequest { key: PrepareKey::Slot(nonce, ticket), call, speed });
+                self.slots.update(nonce, |slot| (slot.next_attempt, slot.ticket) = (NextAttempt::Pricing, ticket));
+            }
+        }
+        if !requests.is_empty() {
+            step.effects.push(Effect::Prepare(requests));
+        }
+    }
+
+    pub(in crate::lane) fn candidate_prepared(
         &mut self,
         id: TxId,
         version: u32,
@@ -68,11 +130,11 @@ impl Lane {
         self.queue.set_stage(index, stage);
     }
 
-    pub(super) fn newest_inclusion(&self) -> Option<BlockLink> {
+    pub(in crate::lane) fn newest_inclusion(&self) -> Option<BlockLink> {
         newest_link(self.slots.iter().filter_map(OpenSlot::mined_in).chain(self.newest_closed))
     }
 
-    pub(super) fn attempt_prepared(
+    pub(in crate::lane) fn attempt_prepared(
         &mut self,
         nonce: Nonce,
         ticket: u32,
@@ -113,4 +175,16 @@ impl Lane {
             }
         });
     }
+}
+
+/// The first stage of a candidate: ready if the caller set gas limit and price, otherwise a prepare request.
+fn prepare(candidate: &Candidate, now: Tick, requests: &mut Vec<PrepareRequest>) -> Stage {
+    if let Some(prepared) = candidate.decided() {
+        return Stage::Ready { prepared, at: now };
+    }
+    // A reservation needs no price.
+    let Some(call) = candidate.call() else { return Stage::Waiting };
+    let key = PrepareKey::Intent(candidate.tx.id, candidate.tx.version);
+    requests.push(PrepareRequest { key, call: call.clone(), speed: candidate.tx.intent.speed() });
+    Stage::Pricing
 }

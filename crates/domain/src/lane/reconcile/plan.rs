@@ -12,58 +12,63 @@ use crate::slot::SlotKind;
 use crate::state::Progress;
 use crate::time::Timestamp;
 
-use super::Lane;
-use super::fact::ScannedTx;
-use super::open_slot::{MiningState, OpenSlot};
-use super::pending_commit::finality_violation_text;
-use super::scanning::{NonceUse, ScanFindings};
+use crate::lane::Lane;
+use crate::lane::command::finality_violation_text;
+use crate::lane::fact::ScannedTx;
+use crate::lane::open_slot::{MiningState, OpenSlot};
+use crate::lane::reconcile::scan::{NonceUse, ScanFindings};
 
 /// Changes of the ledger that a scan calls for, and the obstacle against them.
 #[derive(Debug, Default)]
-pub(super) struct ReconcilePlan {
+pub(in crate::lane) struct ReconcilePlan {
     /// Foreign transactions that explain their slot.
-    pub(super) attach: Vec<Attachment>,
-    pub(super) lost: Vec<Lost>,
-    pub(super) adopt: Vec<Adoption>,
+    pub(in crate::lane) attach: Vec<Attachment>,
+    pub(in crate::lane) lost: Vec<Lost>,
+    pub(in crate::lane) adopt: Vec<Adoption>,
     /// First nonce of a lane that never started.
-    pub(super) start_at: Option<Nonce>,
+    pub(in crate::lane) start_at: Option<Nonce>,
     /// More nonces need adoption than one reconciliation may adopt.
-    pub(super) more: bool,
+    pub(in crate::lane) more: bool,
     remarks: Vec<String>,
     /// A foreign transaction in a block that is not final yet.
     unfinal_foreign: Option<String>,
     /// Reason why nothing is changed now.
-    pub(super) obstacle: Option<(ProtectCode, String)>,
+    pub(in crate::lane) obstacle: Option<(ProtectCode, String)>,
 }
 
 /// A foreign transaction that becomes an attempt of its slot.
 #[derive(Debug)]
-pub(super) struct Attachment {
-    pub(super) sent: ScannedTx,
-    pub(super) ordinal: u16,
+pub(in crate::lane) struct Attachment {
+    pub(in crate::lane) sent: ScannedTx,
+    pub(in crate::lane) ordinal: u16,
     /// The nonce was reserved, so no operator needs to decide.
-    pub(super) is_reserved: bool,
+    pub(in crate::lane) is_reserved: bool,
 }
 
 /// A nonce that was consumed by a foreign transaction.
 #[derive(Debug)]
-pub(super) struct Lost {
-    pub(super) nonce: Nonce,
-    pub(super) tx: Option<IntentRecord>,
-    pub(super) why: String,
+pub(in crate::lane) struct Lost {
+    pub(in crate::lane) nonce: Nonce,
+    pub(in crate::lane) tx: Option<IntentRecord>,
+    pub(in crate::lane) why: String,
 }
 
 /// A consumed nonce without a slot.
 #[derive(Debug)]
-pub(super) struct Adoption {
-    pub(super) nonce: Nonce,
-    pub(super) evidence: String,
+pub(in crate::lane) struct Adoption {
+    pub(in crate::lane) nonce: Nonce,
+    pub(in crate::lane) evidence: String,
     /// The transaction does what this queued intent asks for.
-    pub(super) of: Option<(ScannedTx, TxId)>,
+    pub(in crate::lane) of: Option<(ScannedTx, TxId)>,
 }
 
 impl Lane {
-    pub(super) fn reconcile_plan(&self, cursor: &Cursor, found: &ScanFindings, at: Timestamp) -> ReconcilePlan {
+    pub(in crate::lane) fn reconcile_plan(
+        &self,
+        cursor: &Cursor,
+        found: &ScanFindings,
+        at: Timestamp,
+    ) -> ReconcilePlan {
         let mut plan = ReconcilePlan { obstacle: self.obstacle(cursor, found), ..ReconcilePlan::default() };
         for nonce in self.slots.unmined() {
             let Some(slot) = self.slots.get(*nonce).filter(|slot| slot.mining == MiningState::Unmined) else {
@@ -233,12 +238,12 @@ impl Lane {
 }
 
 impl ReconcilePlan {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::lane) fn is_empty(&self) -> bool {
         self.attach.is_empty() && self.lost.is_empty() && self.adopt.is_empty() && self.start_at.is_none()
     }
 
     /// True if the chain has transactions of the account that the ledger cannot explain.
-    pub(super) fn is_unexplained(&self) -> bool {
+    pub(in crate::lane) fn is_unexplained(&self) -> bool {
         self.lost.iter().any(|lost| lost.tx.is_some()) || self.adopt.iter().any(|adoption| adoption.of.is_none())
     }
 
@@ -247,7 +252,7 @@ impl ReconcilePlan {
     }
 
     /// The first change that an operator must decide about.
-    pub(super) fn undecided(&self) -> Option<String> {
+    pub(in crate::lane) fn undecided(&self) -> Option<String> {
         let foreign = self.attach.iter().find(|attachment| !attachment.is_reserved);
         let foreign = foreign.map(|attachment| format!("{} is unknown to the ledger", describe(&attachment.sent)));
         let lost = self.lost.first().map(|lost| lost.why.clone());
@@ -261,14 +266,14 @@ impl ReconcilePlan {
     }
 
     /// Reason for PROTECT in a lane that does not adopt.
-    pub(super) fn protect_cause(&self) -> Option<(ProtectCode, String)> {
+    pub(in crate::lane) fn protect_cause(&self) -> Option<(ProtectCode, String)> {
         let unfinal_foreign = self.unfinal_foreign.clone().map(|text| (ProtectCode::ForeignTransaction, text));
         let adopts_only = self.lost.is_empty() && self.attach.iter().all(|attachment| attachment.is_reserved);
         let code = if adopts_only { ProtectCode::ExternalNonce } else { ProtectCode::ForeignTransaction };
         unfinal_foreign.or_else(|| Some((code, self.undecided()?)))
     }
 
-    pub(super) fn summary(&self) -> String {
+    pub(in crate::lane) fn summary(&self) -> String {
         let of_ours = self.adopt.iter().filter(|adoption| adoption.of.is_some()).count();
         let start = self.start_at.map(|start| format!(", starts at nonce {start}")).unwrap_or_default();
         format!(
@@ -279,7 +284,7 @@ impl ReconcilePlan {
         )
     }
 
-    pub(super) fn lines(&self, rule: LostRule) -> String {
+    pub(in crate::lane) fn lines(&self, rule: LostRule) -> String {
         let mut text = String::new();
         let mut line = |entry: String| text.extend([entry.as_str(), "\n"]);
         for Attachment { sent, .. } in &self.attach {
@@ -326,7 +331,7 @@ fn does(sent: &ScannedTx, tx: &IntentRecord) -> bool {
 }
 
 /// Compares recipient, value and data. Access lists and authorizations do not change the purpose of a call.
-pub(super) fn carries(sent: &ScannedTx, call: &EvmCall) -> bool {
+pub(in crate::lane) fn carries(sent: &ScannedTx, call: &EvmCall) -> bool {
     let theirs = &sent.tx.plan.call;
     call.to == theirs.to && call.value == theirs.value && call.data == theirs.data
 }

@@ -1,0 +1,67 @@
+//! Rules of the lane, one a file: each looks at the whole state, and begins work that is possible and not in flight.
+//!
+//! - `start`, `account`, `protect`: read the account, start a new lane, compare the ledger with the chain
+//! - `peek`, `price`, `next_attempt`, `sign`: read the queue, and make attempts
+//! - `commit`: the order in which rules fill a commit. `bind`, `reserve`, `expire`, `confirm`, `resend`,
+//!   `bump`, `stuck`, `low_balance`, `close`: rules that write
+//! - `send`: sends durable attempts. `idle`: ends the lane
+
+pub(super) mod account;
+pub(super) mod bind;
+pub(super) mod bump;
+pub(super) mod close;
+pub(super) mod commit;
+pub(super) mod confirm;
+pub(super) mod expire;
+pub(super) mod idle;
+pub(super) mod low_balance;
+pub(super) mod next_attempt;
+pub(super) mod peek;
+pub(super) mod price;
+pub(super) mod protect;
+pub(super) mod resend;
+pub(super) mod reserve;
+pub(super) mod send;
+pub(super) mod sign;
+pub(super) mod start;
+pub(super) mod stuck;
+
+pub use bind::BindBlocker;
+
+use crate::time::Tick;
+
+use crate::lane::Lane;
+use crate::lane::effect::Step;
+
+impl Lane {
+    pub(in crate::lane) fn decide(&mut self, now: Tick) -> Step {
+        let mut step = Step { effects: std::mem::take(&mut self.effects), wake_at: None };
+        if self.over {
+            return step;
+        }
+        self.plan_account(now, &mut step);
+        self.plan_scan(now, &mut step);
+        self.plan_peek(now, &mut step);
+        self.plan_prepare(now, &mut step);
+        self.plan_sign(now, &mut step);
+        self.plan_commit(now, &mut step);
+        // Commands in the commit may have requested attempts.
+        self.plan_attempt_prices(now, &mut step);
+        self.plan_broadcast(now, &mut step);
+        self.plan_decisions(now, &mut step);
+        self.plan_end(now, &mut step);
+        step
+    }
+}
+
+impl Step {
+    pub(in crate::lane) fn wake(&mut self, at: Tick) {
+        self.wake_at = Some(self.wake_at.map_or(at, |other| other.min(at)));
+    }
+
+    /// Adds another step behind this one.
+    pub(in crate::lane) fn append(&mut self, mut other: Step) {
+        self.effects.append(&mut other.effects);
+        other.wake_at.into_iter().for_each(|at| self.wake(at));
+    }
+}

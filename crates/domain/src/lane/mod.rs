@@ -85,7 +85,6 @@ pub struct Lane {
     /// The newest block that contains a transaction of a closed slot.
     newest_closed: Option<BlockLink>,
     queue: Queue,
-    peek_limit: u32,
     commands: Vec<Command>,
     commands_done: HashSet<CommandId>,
     funds: Funds,
@@ -201,7 +200,6 @@ impl Lane {
             chain: None,
             newest_closed: None,
             queue: Queue::unread(),
-            peek_limit: 0,
             commands: snapshot.commands,
             commands_done: HashSet::new(),
             funds: Funds::default(),
@@ -274,7 +272,7 @@ impl Lane {
     /// Applies a fact and returns the effects to begin.
     pub fn handle(&mut self, fact: Fact, now: Tick) -> Step {
         match fact {
-            Fact::Woken => self.queue.peek_wanted = true,
+            Fact::Woken => self.queue.want_peek(),
             Fact::Tick => {}
             Fact::Drain => self.draining = true,
             Fact::Peeked(answer) => self.peeked(answer),

@@ -29,6 +29,7 @@ use crate::time::Timestamp;
 
 use crate::lane::Lane;
 use crate::lane::draft::Draft;
+use crate::lane::queue::Coverage;
 use crate::lane::reconcile::plan::ReconcilePlan;
 use crate::lane::reconcile::scan::ScanFindings;
 use crate::lane::reservations::SlotReservation;
@@ -92,9 +93,10 @@ impl Lane {
     /// than the lane reads, and the command waits for it. But the command must not hide other commands, nor wait for an
     /// intent that has ended.
     fn has_waited_enough(&self, command: &Command, waiting: usize, at: Timestamp) -> bool {
-        let Some(tx_id) = command.kind.tx_id().filter(|_| self.queue.was_read && !self.queue.must_peek) else {
+        let Some(tx_id) = command.kind.tx_id() else { return false };
+        if matches!(self.queue.coverage, Coverage::Unread | Coverage::Insufficient) {
             return false;
-        };
+        }
         let at_the_signer = self.signing.iter().flatten().any(|item| item.is_for_intent(tx_id));
         let is_unseen = self.slots.find(tx_id).is_none() && !at_the_signer;
         is_unseen && (waiting > MOST_WAITING || at > command.issued_at.saturating_add(LONGEST_WAIT))
@@ -181,8 +183,11 @@ impl Execution<'_> {
         }
         let at_the_signer = lane.signing.iter().flatten().any(|item| item.is_for_intent(id));
         // The intent may be further back than the queue was read.
-        let is_unseen = !lane.queue.was_read || lane.queue.has_more || lane.queue.must_peek;
-        if at_the_signer || is_unseen { IntentPosition::Unknown } else { IntentPosition::NotOpen }
+        match lane.queue.coverage {
+            Coverage::Unread | Coverage::Partial | Coverage::Insufficient => IntentPosition::Unknown,
+            Coverage::Complete | Coverage::Outdated if at_the_signer => IntentPosition::Unknown,
+            Coverage::Complete | Coverage::Outdated => IntentPosition::NotOpen,
+        }
     }
 
     /// Waits for a scan. A chain with a finality violation gives none.

@@ -41,7 +41,7 @@ impl Lane {
         }
         step.effects.push(Effect::Commit(Box::new(draft.commit.clone())));
         self.draft = Some(draft);
-        self.queue.peeked_since_commit_began = false;
+        self.queue.commit_began();
     }
 
     /// Writes that the lane knows of the lost commits. The lane writes nothing else before.

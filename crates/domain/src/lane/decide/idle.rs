@@ -20,7 +20,7 @@ impl Lane {
         }
         let since = *self.idle_since.get_or_insert(now);
         let over_at = since.saturating_add(self.setup.limits.idle_linger);
-        if self.queue.peeking {
+        if self.queue.is_peeking() {
             // The answer to the peek decides.
         } else if now >= over_at {
             self.over = true;
@@ -38,7 +38,7 @@ impl Lane {
     fn is_idle(&self) -> bool {
         let has_intents = !self.slots.is_empty()
             || !self.queue.candidates.is_empty()
-            || self.queue.peek_wanted
+            || self.queue.wants_peek()
             || self.queue.may_have_more();
         let reads_chain = self.scans.is_under_way() || self.scans.has_found() || self.funds.is_reading();
         let writes = !self.commands.is_empty() || self.protect.is_some() || self.regressed;

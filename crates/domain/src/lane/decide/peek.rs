@@ -12,7 +12,7 @@ use crate::lane::Lane;
 use crate::lane::draft::Draft;
 use crate::lane::effect::{Effect, Step};
 use crate::lane::fact::Peeked;
-use crate::lane::queue::Stage;
+use crate::lane::queue::{Coverage, PeekInFlight, Stage};
 
 /// A queue with enough candidates is read at every this many-th interval; at the others, the lane reads only its
 /// commands.
@@ -39,38 +39,37 @@ enum Supply {
 
 impl Lane {
     pub(in crate::lane) fn plan_peek(&mut self, now: Tick, step: &mut Step) {
-        if self.queue.peeking || self.draining {
+        if self.queue.is_peeking() || self.draining {
             return;
         }
         let ahead = self.peek_ahead();
         let supply = self.supply(ahead);
-        let again_at = self.queue.last_peek_at.saturating_add(self.peek_interval());
+        let again_at = self.queue.times.last_peek.saturating_add(self.peek_interval());
         // A failed peek is repeated after a pause.
-        let retry_at = self.queue.peek_began_at.saturating_add(self.setup.limits.retry);
-        let may_retry = !self.queue.last_peek_failed || now >= retry_at;
+        let retry_at = self.queue.times.began.saturating_add(self.setup.limits.retry);
+        let may_retry = !self.queue.has_failed_peek() || now >= retry_at;
         let needed = self.needed_read(supply);
         let by_clock = if now >= again_at { self.read_by_clock(supply, now) } else { Read::Nothing };
-        match by_clock.max(if may_retry { needed } else { Read::Nothing }) {
+        let (limit, without) = match by_clock.max(if may_retry { needed } else { Read::Nothing }) {
             Read::Queue => {
                 // Intents that are leaving the queue may still be first in it.
                 let without: Vec<TxId> = self.ids_leaving().collect();
-                self.peek_limit = u32::try_from(ahead).unwrap_or(u32::MAX);
-                self.queue.begin_peek(now, without.iter().copied().collect());
-                self.commands_done.clear();
-                step.effects.push(Effect::Peek { limit: self.peek_limit, without });
+                let limit = u32::try_from(ahead).unwrap_or(u32::MAX);
+                self.queue.begin_peek(limit, without.iter().copied().collect(), now);
+                (limit, without)
             }
             Read::Commands => {
-                self.peek_limit = 0;
                 self.queue.begin_command_poll(now);
                 if now >= again_at {
-                    self.queue.last_peek_at = now;
+                    self.queue.times.last_peek = now;
                 }
-                self.commands_done.clear();
-                step.effects.push(Effect::Peek { limit: 0, without: Vec::new() });
+                (0, Vec::new())
             }
-            Read::Nothing if needed == Read::Nothing => step.wake(again_at),
-            Read::Nothing => step.wake(retry_at.min(again_at)),
-        }
+            Read::Nothing if needed == Read::Nothing => return step.wake(again_at),
+            Read::Nothing => return step.wake(retry_at.min(again_at)),
+        };
+        self.commands_done.clear();
+        step.effects.push(Effect::Peek { limit, without });
     }
 
     fn peek_interval(&self) -> Duration {
@@ -89,7 +88,7 @@ impl Lane {
     fn supply(&self, ahead: usize) -> Supply {
         let is_filled = self.queue.candidates.len() >= self.free().clamp(1, ahead);
         match is_filled {
-            true if self.queue.was_read && !self.compares_queue() => Supply::Enough,
+            true if self.queue.was_read() && !self.compares_queue() => Supply::Enough,
             false if self.queue.may_have_more() => Supply::Low,
             true | false => Supply::Unsure,
         }
@@ -99,17 +98,17 @@ impl Lane {
     fn needed_read(&self, supply: Supply) -> Read {
         // Intents whose bind has not committed are still QUEUED in the store. Peek at most once per commit, or they are
         // read again and again.
-        let peeked_during_commit = self.draft.is_some()
-            && self.queue.peeked_since_commit_began
-            && self.queue.was_read
+        let was_read = self.draft.is_some()
+            && self.queue.was_read_since_commit()
+            && self.queue.was_read()
             && !self.compares_queue();
-        let wanted = self.queue.peek_wanted;
+        let wanted = self.queue.wants_peek();
         match supply {
-            _ if self.queue.must_peek => Read::Queue,
+            _ if self.queue.coverage == Coverage::Insufficient => Read::Queue,
             // A lane at its limit is woken for every accepted intent, and must not read its whole queue each time.
             Supply::Enough if wanted => Read::Commands,
-            Supply::Low if !peeked_during_commit => Read::Queue,
-            Supply::Unsure if wanted && !peeked_during_commit => Read::Queue,
+            Supply::Low if !was_read => Read::Queue,
+            Supply::Unsure if wanted && !was_read => Read::Queue,
             Supply::Low | Supply::Unsure if wanted => Read::Commands,
             Supply::Enough | Supply::Low | Supply::Unsure => Read::Nothing,
         }
@@ -119,7 +118,7 @@ impl Lane {
     /// the others wait for it.
     fn read_by_clock(&self, supply: Supply, now: Tick) -> Read {
         let stale_at =
-            self.queue.last_read_at.saturating_add(self.peek_interval().saturating_mul(FULL_QUEUE_PEEK_EVERY));
+            self.queue.times.last_read.saturating_add(self.peek_interval().saturating_mul(FULL_QUEUE_PEEK_EVERY));
         let front_is_backing_off = self.queue.first().is_some_and(|first| matches!(first.stage, Stage::Later(_)));
         match supply {
             Supply::Enough if now < stale_at && !front_is_backing_off => Read::Commands,
@@ -128,28 +127,27 @@ impl Lane {
     }
 
     pub(in crate::lane) fn peeked(&mut self, answer: Option<Peeked>) {
+        let Some(peek) = self.queue.end_peek() else { return };
         let Some(Peeked { queue, commands }) = answer else {
             self.queue.peek_failed();
             return;
         };
-        if self.peek_limit == 0 {
-            self.queue.command_poll_done();
-        } else {
-            self.merge(queue);
-        }
         self.commands = commands.into_iter().filter(|command| !self.commands_done.contains(&command.id)).collect();
-        self.queue.must_peek |=
-            self.peek_limit == 0 && self.commands.iter().any(|command| self.targets_unknown_intent(command));
+        if peek.limit > 0 {
+            self.merge(&peek, queue);
+        } else if self.commands.iter().any(|command| self.targets_unknown_intent(command)) {
+            self.queue.want_read();
+        }
         self.drop_orphaned_requests();
     }
 
-    fn merge(&mut self, queue: Vec<IntentRecord>) {
-        if self.peek_limit as usize >= self.setup.limits.adopt && !self.queue.ignores_peek_in_flight() {
+    fn merge(&mut self, peek: &PeekInFlight, queue: Vec<IntentRecord>) {
+        if peek.limit as usize >= self.setup.limits.adopt && !peek.is_outdated {
             self.scans.queue_was_read();
         }
         let leaving: HashSet<TxId> = self.ids_leaving().collect();
         let slots = &self.slots;
-        self.queue.merge(queue, self.peek_limit as usize, |id| slots.holds(id) || leaving.contains(&id));
+        self.queue.merge(peek, queue, |id| slots.holds(id) || leaving.contains(&id));
     }
 
     /// Intents that are about to leave the queue. The store may still list them as queued.

@@ -176,7 +176,7 @@ impl Lane {
         self.scans.found = None;
         self.scans.under_way = Some(ScanInFlight { from: request.from, commands });
         self.scans.queue_is_known = false;
-        self.queue.peek_wanted = true;
+        self.queue.want_peek();
         step.effects.push(Effect::Scan(request));
     }
 

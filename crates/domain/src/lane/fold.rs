@@ -13,13 +13,13 @@ use crate::reservation::ReservationStep;
 use crate::state::TxState;
 use crate::time::{Tick, Timestamp};
 
-use crate::lane::decide::resend::Diagnosis;
 use crate::lane::draft::{AttemptOrigin, AttemptSource, Draft, Taken};
 use crate::lane::effect::{Effect, WatchRequest};
 use crate::lane::fact::CommitOutcome;
-use crate::lane::open_slot::{BumpReason, NextAttempt, OpenSlot, Sending};
+use crate::lane::open_slot::OpenSlot;
 use crate::lane::queue::{Candidate, Stage};
 use crate::lane::reservations::SlotReservation;
+use crate::lane::slot_work::{AttemptStep, BumpReason, Sending};
 use crate::lane::{Lane, newest_link};
 
 impl Lane {
@@ -73,7 +73,7 @@ impl Lane {
         self.fold_attempts(&commit, &origins, at, now);
         self.fold_claims(&commit, &origins, &bumps, now);
         for (nonce, decision) in decided {
-            self.slots.update(nonce, |slot| slot.decision = decision);
+            self.slots.update(nonce, |slot| slot.resends.decision = decision);
         }
         for (_, kind, _) in commit.lane_events() {
             match kind {
@@ -126,12 +126,12 @@ impl Lane {
                 AttemptSource::Adopted => slot.add_attempt(attempt, origin, at),
                 AttemptSource::Attached => {
                     slot.add_attempt(attempt, origin, at);
-                    slot.sending = Sending::Due { at: later, claim: false };
-                    slot.missed_lookups = None;
+                    slot.sends.next = Sending::Send { at: later };
+                    slot.forget_missed_lookups();
                 }
                 AttemptSource::Signed | AttemptSource::Requested(_) | AttemptSource::Submitted => {
                     slot.replace_attempt(attempt, origin, at);
-                    slot.sending = Sending::Due { at: now, claim: false };
+                    slot.sends.next = Sending::Send { at: now };
                 }
             });
         }
@@ -149,14 +149,11 @@ impl Lane {
         for claim in commit.claims() {
             let may_bump = bumps.contains(&claim.nonce) && !attempted.contains(&claim.nonce);
             self.slots.update(claim.nonce, |slot| {
-                slot.tries = claim.tries;
-                slot.signal = claim.signal.or(slot.signal);
-                slot.diagnosis = Diagnosis::None;
-                if slot.sending == Sending::Claiming {
-                    slot.sending = Sending::Due { at: now, claim: false };
-                }
-                if may_bump && slot.bump_reason.is_none() && slot.next_attempt == NextAttempt::None {
-                    slot.bump_reason = Some(BumpReason::Overdue);
+                slot.resends.tries = claim.tries;
+                slot.resends.signal = claim.signal.or(slot.resends.signal);
+                slot.sends.next = slot.sends.next.after_claim(now);
+                if may_bump && slot.next.bump_reason.is_none() && slot.next.step == AttemptStep::None {
+                    slot.next.bump_reason = Some(BumpReason::Overdue);
                 }
             });
         }
@@ -193,11 +190,7 @@ impl Lane {
             self.funds.read_soon();
         }
         for claim in commit.claims() {
-            self.slots.update(claim.nonce, |slot| {
-                if slot.sending == Sending::Claiming {
-                    slot.sending = Sending::Due { at: Tick::default(), claim: true };
-                }
-            });
+            self.slots.update(claim.nonce, |slot| slot.sends.next = slot.sends.next.without_claim());
         }
     }
 }
@@ -218,7 +211,7 @@ impl OpenSlot {
         self.reservation = match step {
             ReservationStep::Reserve { lock_owner, hold, .. } => {
                 // A filler that is being made comes too late.
-                self.next_attempt = NextAttempt::None;
+                self.next.step = AttemptStep::None;
                 SlotReservation::Reserved { to: lock_owner.clone(), until: at.saturating_add(*hold) }
             }
             ReservationStep::Release { .. } | ReservationStep::Expire { .. } => SlotReservation::Recyclable,
@@ -233,13 +226,13 @@ impl OpenSlot {
             self.payload_was_replaced();
         }
         self.add_attempt(attempt, origin, at);
-        self.next_attempt = NextAttempt::None;
+        self.next.step = AttemptStep::None;
         // Answers to the previous attempt say nothing about this one.
-        (self.bump_reason, self.rejected) = (None, false);
-        self.requested = self.requested.take().filter(|requested| Some(requested.by) != by);
+        (self.next.bump_reason, self.sends.refusals.rejected) = (None, false);
+        self.next.requested = self.next.requested.take().filter(|requested| Some(requested.by) != by);
         if by.is_some() || !attempt.kind.carries_payload() {
             // A decision was taken, so the tries start again.
-            self.tries = 0;
+            self.resends.tries = 0;
         }
     }
 }

@@ -32,6 +32,8 @@ mod reconcile;
 mod reservations;
 mod restoring;
 mod setup;
+mod slot_chain;
+mod slot_work;
 mod slots;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -62,9 +64,10 @@ pub use setup::{LaneLimits, LaneSetup};
 
 use draft::{AttemptOrigin, AttemptSource, Draft};
 use funds::Funds;
-use open_slot::{OpenSlot, Pace, Sending, SlotAttempt};
+use open_slot::{OpenSlot, PoolState, SlotAttempt};
 use queue::{Candidate, Queue};
 use reconcile::scan::Scans;
+use slot_work::{Pace, Sending};
 use slots::Slots;
 
 /// The state machine of one lane. See the module documentation.
@@ -227,10 +230,10 @@ impl Lane {
         for slot in snapshot.slots {
             let resubmit_at = slot.next_resubmit_at;
             let mut open = OpenSlot::empty(slot.nonce, slot.kind);
-            (open.above, open.tries, open.signal) = (slot.above, slot.tries, slot.signal);
-            open.sending = match resubmit_at {
-                Some(at) => Sending::Due { at: lane.tick_of(at), claim: true },
-                None => Sending::Due { at: now, claim: false },
+            (open.above, open.resends.tries, open.resends.signal) = (slot.above, slot.tries, slot.signal);
+            open.sends.next = match resubmit_at {
+                Some(at) => Sending::claim(lane.tick_of(at)),
+                None => Sending::Send { at: now },
             };
             slots.insert(slot.nonce, open);
         }
@@ -240,9 +243,9 @@ impl Lane {
                 // The former owner may have died before it wrote the result of a send. So a refusal counts only if it
                 // is the answer to the only send.
                 let refused = attempt.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_refusal());
-                let pooled = !(refused && attempt.sends == 1);
+                let pool = if refused && attempt.sends == 1 { PoolState::Absent } else { PoolState::Pooled };
                 slot.attempts.reserve_exact(1);
-                slot.attempts.push(SlotAttempt::restore(attempt, pooled, &outline_of));
+                slot.attempts.push(SlotAttempt::restore(attempt, pool, &outline_of));
             }
         }
         for tx in snapshot.bound {

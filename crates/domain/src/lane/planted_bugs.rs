@@ -11,14 +11,15 @@ use crate::state::Progress;
 use crate::lane::Lane;
 use crate::lane::draft::Draft;
 use crate::lane::fact::{AccountFacts, SentTx};
-use crate::lane::open_slot::{MiningState, OpenSlot};
+use crate::lane::open_slot::OpenSlot;
+use crate::lane::slot_work::MiningState;
 
 impl Lane {
     /// Treats nonces as free that may be consumed.
     pub(super) fn lose_by_mistake(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
         let rule = if made(Mistake::RejectedFreesNonce) { LostRule::Fail } else { LostRule::Requeue };
         for nonce in self.freed_by_mistake() {
-            let slot = self.slots.get(nonce).filter(|slot| slot.mining == MiningState::Unmined && !slot.is_reserved());
+            let slot = self.slots.get(nonce).filter(|slot| slot.is_unmined() && !slot.is_reserved());
             let Some(tx) = slot.and_then(|slot| slot.tx.clone()) else { continue };
             let is_mined = tx.state.bound().is_some_and(|bound| matches!(bound.progress, Progress::Mined(_)));
             if is_mined || draft.explains(nonce) || !self.may_end() {
@@ -60,8 +61,8 @@ impl Lane {
         let Some(tail) = self.chain.as_ref().map(|chain| &chain.tail) else { return };
         let Some(link) = tail.get(tail.last().number) else { return };
         self.slots.update(sent.nonce, |slot| {
-            if let Some(kind) = slot.kind_of(sent.hash).filter(|_| slot.mining == MiningState::Unmined) {
-                slot.mining = MiningState::Final(Inclusion {
+            if let Some(kind) = slot.kind_of(sent.hash).filter(|_| slot.is_unmined()) {
+                let inclusion = Inclusion {
                     hash: sent.hash,
                     kind,
                     block: link.block,
@@ -69,7 +70,8 @@ impl Lane {
                     execution: Execution::Success,
                     gas_used: 0,
                     effective_gas_price: crate::amount::Amount::ZERO,
-                });
+                };
+                slot.mining = MiningState::Final(inclusion, None);
             }
         });
     }
@@ -83,8 +85,8 @@ impl Lane {
                 if let MiningState::Mined(inclusion) = &slot.mining
                     && inclusion.block.number.saturating_add(u64::from(most)) <= chain.tail.last().number + 1
                 {
-                    slot.final_list = Some(chain.tail.list_from(inclusion.block, most).into());
-                    slot.mining = MiningState::Final(inclusion.clone());
+                    let list = chain.tail.list_from(inclusion.block, most);
+                    slot.mining = MiningState::Final(inclusion.clone(), Some(list.into()));
                 }
             });
         }

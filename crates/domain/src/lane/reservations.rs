@@ -14,6 +14,7 @@ use crate::time::Timestamp;
 
 use crate::lane::open_slot::OpenSlot;
 use crate::lane::queue::Candidate;
+use crate::lane::slot_work::MiningState;
 
 /// Extra time before the lane ends a reservation, so that the store, whose clock decides, agrees that it timed out.
 const GRACE: Duration = Duration::from_millis(100);
@@ -43,7 +44,9 @@ impl OpenSlot {
     /// Marks a slot as lost. A returned nonce with neither an attempt nor a RECYCLABLE reservation was consumed on
     /// chain while it was reserved.
     pub(super) fn restore_lost(&mut self) {
-        self.lost = self.is_unclaimed() && !self.is_recyclable() && self.attempts.is_empty();
+        if self.is_unclaimed() && !self.is_recyclable() && self.attempts.is_empty() {
+            self.mining = MiningState::Lost;
+        }
     }
 
     pub(super) fn is_reserved(&self) -> bool {

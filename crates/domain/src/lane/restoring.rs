@@ -14,18 +14,18 @@ use crate::slot::SlotKind;
 use crate::state::{Mined, Progress, StateName, TxState};
 use crate::time::{Tick, Timestamp};
 
-use super::decide::resend::Diagnosis;
 use super::decide::stuck::DecisionState;
 use super::effect::WatchRequest;
-use super::open_slot::{MiningState, NextAttempt, OpenSlot, Sending, SlotAttempt};
+use super::open_slot::{OpenSlot, PoolState, SlotAttempt};
 use super::reservations::SlotReservation;
+use super::slot_work::{MiningState, NextAttempt, Notice, Resends, Sending, Sends, Unmined};
 
 impl SlotAttempt {
     /// Bytes that cannot be decoded get the highest possible cost: nothing more is bound until they are explained.
-    pub(super) fn restore(attempt: Attempt, pooled: bool, outline_of: &impl Fn(&Bytes) -> Option<Outline>) -> Self {
+    pub(super) fn restore(attempt: Attempt, pool: PoolState, outline_of: &impl Fn(&Bytes) -> Option<Outline>) -> Self {
         let (cost, gas_limit) =
             outline_of(&attempt.raw).map_or((Amount::new(U256::MAX), 0), |outline| (outline.cost, outline.gas_limit));
-        SlotAttempt { attempt, cost, gas_limit, missing: false, pooled, under_way: false, stale: false }
+        SlotAttempt { attempt, cost, gas_limit, missing: false, pool, stale: false }
     }
 }
 
@@ -35,32 +35,15 @@ impl OpenSlot {
         OpenSlot {
             nonce,
             kind,
+            above: None,
             reservation: SlotReservation::NotReserved,
             attempts: Vec::new(),
             tx: None,
-            mining: MiningState::Unmined,
-            sending: Sending::Idle,
-            failures: 0,
-            acknowledged: false,
-            short_of_funds: false,
-            rejected: false,
-            bump_reason: None,
-            requested: None,
-            next_attempt: NextAttempt::None,
-            ticket: 0,
-            tries: 0,
-            signal: None,
-            diagnosis: Diagnosis::None,
-            sent_at_head: None,
-            newest_sent_at_head: None,
-            decision: DecisionState::None,
-            missed_lookups: None,
-            lost: false,
-            above: None,
-            inherited: false,
-            in_notice_queue: false,
-            notice_due: false,
-            final_list: None,
+            mining: MiningState::Unmined(Unmined::default()),
+            notice: Notice::default(),
+            sends: Sends::default(),
+            next: NextAttempt::default(),
+            resends: Resends::default(),
         }
     }
 
@@ -77,15 +60,15 @@ impl OpenSlot {
             }
         }
         if let TxState::Stuck(..) = tx.state {
-            self.decision = DecisionState::AskAt(now);
+            self.resends.decision = DecisionState::AskAt(now);
         }
         if let Some(bound) = tx.state.bound() {
             if let Progress::Mined(Mined { inclusion, .. }) = &bound.progress {
                 self.mining = MiningState::Unverified(inclusion.block);
             }
-            self.short_of_funds = bound.progress == Progress::AwaitingFunds;
+            self.sends.refusals.short_of_funds = bound.progress == Progress::AwaitingFunds;
         }
-        self.acknowledged = tx.state.name() != StateName::Allocated;
+        self.sends.acknowledged = tx.state.name() != StateName::Allocated;
         self.tx = Some(Box::new(tx));
     }
 
@@ -95,22 +78,24 @@ impl OpenSlot {
     pub(super) fn restore_sending(&mut self, resubmit: Option<Duration>, database_now: Timestamp, now: Tick) {
         let over = self.is_ended();
         let Some(wanted) = self.wanted() else {
-            self.sending = Sending::Idle;
+            self.sends.next = Sending::Idle;
             return;
         };
         let accepted =
-            self.acknowledged && wanted.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_accepted());
+            self.sends.acknowledged && wanted.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_accepted());
         let last_sent = wanted.last_sent_at;
-        self.inherited = accepted && self.mining == MiningState::Unmined;
-        self.sending = match (accepted, resubmit, self.sending) {
+        if let MiningState::Unmined(unmined) = &mut self.mining {
+            unmined.inherited = accepted;
+        }
+        self.sends.next = match (accepted, resubmit, self.sends.next) {
             _ if over || matches!(self.mining, MiningState::Unverified(_)) => Sending::Idle,
-            (false, _, _) | (true, None, _) => Sending::Due { at: now, claim: false },
-            (true, Some(_), Sending::Due { at, claim: true }) => Sending::Due { at, claim: true },
+            (false, _, _) | (true, None, _) => Sending::Send { at: now },
+            (true, Some(_), Sending::Claim { at, .. }) => Sending::claim(at),
             (true, Some(interval), _) => {
                 let due = last_sent.unwrap_or(database_now).saturating_add(interval);
                 let wait = due.as_micros().saturating_sub(database_now.as_micros());
                 let wait = Duration::from_micros(u64::try_from(wait).unwrap_or(0));
-                Sending::Due { at: now.saturating_add(wait), claim: true }
+                Sending::claim(now.saturating_add(wait))
             }
         };
     }

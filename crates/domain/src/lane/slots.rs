@@ -8,8 +8,9 @@ use crate::nonce::Nonce;
 use crate::time::{Tick, Timestamp};
 
 use super::decide::stuck::DecisionState;
-use super::open_slot::{NextAttempt, OpenSlot, Sending};
+use super::open_slot::OpenSlot;
 use super::reservations::SlotReservation;
+use super::slot_work::{AttemptStep, MiningState, Sending};
 
 /// Open slots by nonce, with their indexes. All changes go through [`Slots::update`], which keeps the indexes correct.
 #[derive(Debug, Default)]
@@ -65,10 +66,10 @@ impl SlotList {
             SlotList::Unmined => unmined,
             SlotList::Unsettled => !slot.is_final() && !slot.is_ended(),
             SlotList::Changed => slot.has_due_transition(),
-            SlotList::NeedingAttempt => unmined && (slot.next_attempt != NextAttempt::None || slot.needs_attempt()),
+            SlotList::NeedingAttempt => unmined && (slot.next.step != AttemptStep::None || slot.needs_attempt()),
             SlotList::Recyclable => unmined && slot.is_recyclable(),
-            SlotList::Short => unmined && slot.short_of_funds,
-            SlotList::Deciding => unmined && slot.decision != DecisionState::None,
+            SlotList::Short => unmined && slot.sends.refusals.short_of_funds,
+            SlotList::Deciding => unmined && slot.resends.decision != DecisionState::None,
         }
     }
 }
@@ -89,10 +90,10 @@ impl SlotIndexKeys {
         if !SlotList::Unmined.has(slot) {
             return SlotIndexKeys { lists, ..SlotIndexKeys::default() };
         }
-        let (send_at, claim_at) = match slot.sending {
-            Sending::Due { at, claim: false } => (Some(at), None),
-            Sending::Due { at, claim: true } => (None, Some(at)),
-            Sending::Idle | Sending::Claiming | Sending::InFlight => (None, None),
+        let (send_at, claim_at) = match slot.sends.next {
+            Sending::Send { at } => (Some(at), None),
+            Sending::Claim { at, .. } => (None, Some(at)),
+            Sending::Idle | Sending::Claiming { .. } | Sending::InFlight => (None, None),
         };
         SlotIndexKeys { lists, send_at, claim_at, deadline: slot.deadline(), bytes: slot.bytes() }
     }
@@ -128,9 +129,9 @@ impl Slots {
     /// Marks a nonce as lost. Its intent, if there is one, is queued again or has failed.
     pub(super) fn lose(&mut self, nonce: Nonce) {
         self.update(nonce, |slot| {
-            slot.lost = true;
-            slot.sending = Sending::Idle;
-            slot.next_attempt = NextAttempt::None;
+            slot.mining = MiningState::Lost;
+            slot.sends.next = Sending::Idle;
+            slot.next.step = AttemptStep::None;
             slot.reservation = SlotReservation::NotReserved;
             slot.tx = None;
         });
@@ -366,19 +367,19 @@ mod tests {
             let (nonce, what, at) = (Nonce::new(dice(40)).unwrap(), dice(14), tick(dice(50)));
             let until = Timestamp::EPOCH.saturating_add(at.elapsed());
             slots.update(nonce, |slot| match what {
-                0 => slot.sending = Sending::Idle,
-                1 => slot.sending = Sending::Due { at, claim: false },
-                2 => slot.sending = Sending::Due { at, claim: true },
-                3 => slot.sending = Sending::InFlight,
-                4 => slot.next_attempt = NextAttempt::Later(at),
-                5 => slot.next_attempt = NextAttempt::None,
+                0 => slot.sends.next = Sending::Idle,
+                1 => slot.sends.next = Sending::Send { at },
+                2 => slot.sends.next = Sending::claim(at),
+                3 => slot.sends.next = Sending::InFlight,
+                4 => slot.next.step = AttemptStep::Later(at),
+                5 => slot.next.step = AttemptStep::None,
                 6 => drop(slot.mined(mined(nonce.get()))),
                 7 => slot.reservation = SlotReservation::Reserved { to: LockOwner::new("me").unwrap(), until },
                 8 => slot.reservation = SlotReservation::Recyclable,
                 9 => slot.reservation = SlotReservation::NotReserved,
-                10 => slot.short_of_funds = !slot.short_of_funds,
-                11 => slot.decision = DecisionState::AskAt(at),
-                12 => slot.decision = DecisionState::None,
+                10 => slot.sends.refusals.short_of_funds = !slot.sends.refusals.short_of_funds,
+                11 => slot.resends.decision = DecisionState::AskAt(at),
+                12 => slot.resends.decision = DecisionState::None,
                 _ => drop(slot.unmined(mined(nonce.get()).hash, mined(0).block, at)),
             });
             if dice(500) == 0 {
@@ -396,10 +397,10 @@ mod tests {
         };
         assert_eq!(slots.unmined().iter().copied().collect::<Vec<_>>(), of(&|_| true));
         assert_eq!(slots.unsettled(), slots.iter().filter(|slot| !slot.is_final()).count());
-        let due =
-            |slot: &OpenSlot, of: bool| matches!(slot.sending, Sending::Due { at, claim } if at <= now && claim == of);
-        assert_eq!(slots.to_send(now), of(&|slot| due(slot, false)));
-        assert_eq!(slots.to_claim(now), of(&|slot| due(slot, true)));
+        let due = |slot: &OpenSlot| matches!(slot.sends.next, Sending::Send { at } if at <= now);
+        assert_eq!(slots.to_send(now), of(&due));
+        let due = |slot: &OpenSlot| matches!(slot.sends.next, Sending::Claim { at, .. } if at <= now);
+        assert_eq!(slots.to_claim(now), of(&due));
         let database_now = Timestamp::EPOCH.saturating_add(now.elapsed());
         let overdue = |slot: &OpenSlot| slot.deadline().is_some_and(|at| at <= database_now);
         assert_eq!(slots.overdue(database_now), of(&overdue));
@@ -407,15 +408,15 @@ mod tests {
         let later = unmined.filter_map(OpenSlot::deadline).filter(|at| *at > database_now);
         assert_eq!(slots.next_deadline(database_now), later.min());
         assert_eq!(slots.recyclable().collect::<Vec<_>>(), of(&OpenSlot::is_recyclable));
-        assert_eq!(slots.needing_attempt(), of(&|slot| slot.next_attempt != NextAttempt::None || slot.needs_attempt()));
+        assert_eq!(slots.needing_attempt(), of(&|slot| slot.next.step != AttemptStep::None || slot.needs_attempt()));
         let changed = slots.iter().filter(|slot| slot.has_due_transition()).map(|slot| slot.nonce);
         assert_eq!(slots.changed(), changed.collect::<Vec<_>>());
-        assert_eq!(slots.deciding(), of(&|slot| slot.decision != DecisionState::None));
-        assert_eq!(slots.short().iter().copied().collect::<Vec<_>>(), of(&|slot| slot.short_of_funds));
+        assert_eq!(slots.deciding(), of(&|slot| slot.resends.decision != DecisionState::None));
+        assert_eq!(slots.short().iter().copied().collect::<Vec<_>>(), of(&|slot| slot.sends.refusals.short_of_funds));
         let bytes = slots.iter().filter(|slot| !slot.is_mined()).map(OpenSlot::bytes).sum::<usize>();
         assert_eq!(slots.unmined_bytes(), bytes);
-        let later = slots.iter().filter(|slot| !slot.is_mined()).filter_map(|slot| match slot.sending {
-            Sending::Due { at, .. } if at > now => Some(at),
+        let later = slots.iter().filter(|slot| !slot.is_mined()).filter_map(|slot| match slot.sends.next {
+            Sending::Send { at } | Sending::Claim { at, .. } if at > now => Some(at),
             _ => None,
         });
         assert_eq!(slots.next_after(now), later.min());

@@ -7,8 +7,6 @@ use crate::nonce::Nonce;
 use crate::state::{CancelReason, Goal};
 use crate::transition::Transition;
 
-use crate::lane::open_slot::MiningState;
-
 pub(super) fn execute(run: &mut Execution<'_>, id: TxId) -> Answer {
     match run.find(id) {
         IntentPosition::Slot(nonce) => bound(run, nonce),
@@ -24,7 +22,7 @@ fn bound(run: &mut Execution<'_>, nonce: Nonce) -> Answer {
     if slot.is_reserved() {
         return refused("the nonce is reserved and no transaction was submitted for it; release it instead");
     }
-    if slot.mining != MiningState::Unmined {
+    if !slot.is_unmined() {
         return refused("the transaction is already mined");
     }
     if matches!(bound.goal, Goal::Cancel(_)) {

@@ -3,8 +3,6 @@
 use super::{Answer, Execution, done};
 use crate::state::{CancelReason, Goal};
 
-use crate::lane::open_slot::MiningState;
-
 pub(super) fn execute(run: &mut Execution<'_>) -> Answer {
     let slots = &run.lane.slots;
     let (mut canceled, mut reserved) = (0_usize, 0_usize);
@@ -12,7 +10,7 @@ pub(super) fn execute(run: &mut Execution<'_>) -> Answer {
         let Some((slot, bound)) = run.draft.bound(nonce, slots) else { continue };
         if slot.is_reserved() {
             reserved += 1;
-        } else if slot.mining == MiningState::Unmined && !matches!(bound.goal, Goal::Cancel(_)) {
+        } else if slot.is_unmined() && !matches!(bound.goal, Goal::Cancel(_)) {
             run.draft.want_cancel(nonce, CancelReason::User, slots)?;
             canceled += 1;
         }

@@ -15,7 +15,7 @@ use crate::transition::Transition;
 
 use crate::lane::decide::next_attempt::{RequestedAttempt, RequestedChange, drop_request, price_too_low};
 use crate::lane::draft::Draft;
-use crate::lane::open_slot::{MiningState, NextAttempt};
+use crate::lane::slot_work::AttemptStep;
 use crate::lane::{Lane, SignedItem};
 
 impl Execution<'_> {
@@ -25,7 +25,7 @@ impl Execution<'_> {
         if slot.is_reserved() {
             return Some("the nonce is reserved and no transaction was submitted for it");
         }
-        (slot.mining != MiningState::Unmined).then_some("the transaction is already mined")
+        (!slot.is_unmined()).then_some("the transaction is already mined")
     }
 
     /// Reason against this change at this nonce.
@@ -45,7 +45,7 @@ impl Execution<'_> {
         let by = self.command.id;
         let objection = self.objection(nonce).or_else(|| self.objection_to(&change, nonce));
         let Some(slot) = self.lane.slots.get(nonce) else { return Ok(None) };
-        let existing = slot.requested.as_ref().filter(|requested| requested.by == by);
+        let existing = slot.next.requested.as_ref().filter(|requested| requested.by == by);
         let failed = objection.map(str::to_owned).or_else(|| existing?.failed.clone());
         if let Some(why) = failed {
             if existing.is_some() {
@@ -54,7 +54,7 @@ impl Execution<'_> {
             return refused(&why);
         }
         // One request at a time, and not while another attempt is being made.
-        if slot.requested.is_some() || matches!(slot.next_attempt, NextAttempt::Pricing | NextAttempt::Signing) {
+        if slot.next.requested.is_some() || matches!(slot.next.step, AttemptStep::Pricing | AttemptStep::Signing) {
             return Ok(None);
         }
         if let RequestedChange::Price(Some(named)) = change
@@ -63,8 +63,8 @@ impl Execution<'_> {
             return refused(&price_too_low(least));
         }
         self.lane.slots.update(nonce, |slot| {
-            slot.requested = Some(RequestedAttempt { by, change, failed: None });
-            slot.next_attempt = NextAttempt::None;
+            slot.next.requested = Some(RequestedAttempt { by, change, failed: None });
+            slot.next.step = AttemptStep::None;
         });
         Ok(None)
     }
@@ -74,7 +74,7 @@ impl Lane {
     /// Writes the result of the command that requested this attempt.
     pub(in crate::lane) fn write_requested(&self, item: &SignedItem, draft: &mut Draft) -> Result<(), CommitError> {
         let nonce = item.attempt.nonce;
-        let requested = self.slots.get(nonce).and_then(|slot| slot.requested.as_ref());
+        let requested = self.slots.get(nonce).and_then(|slot| slot.next.requested.as_ref());
         let Some(requested) = requested.filter(|requested| Some(requested.by) == item.requested_by) else {
             return Ok(());
         };

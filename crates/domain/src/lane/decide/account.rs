@@ -7,7 +7,8 @@ use crate::lane::Lane;
 use crate::lane::draft::Draft;
 use crate::lane::effect::{Effect, Step};
 use crate::lane::fact::AccountFacts;
-use crate::lane::open_slot::{OpenSlot, Sending};
+use crate::lane::open_slot::OpenSlot;
+use crate::lane::slot_work::Sending;
 
 impl Lane {
     pub(in crate::lane) fn plan_account(&mut self, now: Tick, step: &mut Step) {
@@ -64,8 +65,8 @@ impl Lane {
         let short: Vec<_> = self.slots.short().iter().copied().collect();
         for nonce in short {
             self.slots.update(nonce, |slot| {
-                if matches!(slot.sending, Sending::Due { .. }) {
-                    slot.sending = Sending::Due { at: now, claim: false };
+                if matches!(slot.sends.next, Sending::Send { .. } | Sending::Claim { .. }) {
+                    slot.sends.next = Sending::Send { at: now };
                 }
             });
         }

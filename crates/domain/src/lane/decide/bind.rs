@@ -10,8 +10,9 @@ use crate::nonce::Nonce;
 use crate::reservation::ReservationStep;
 
 use crate::lane::draft::Draft;
-use crate::lane::open_slot::{NextAttempt, OpenSlot};
+use crate::lane::open_slot::OpenSlot;
 use crate::lane::queue::{Candidate, Stage};
+use crate::lane::slot_work::AttemptStep;
 use crate::lane::{Lane, SignedItem, Signing};
 
 /// Reason why a lane assigns no nonces now.
@@ -171,14 +172,14 @@ impl Lane {
     fn write_attempt(&mut self, item: SignedItem, draft: &mut Draft) -> Result<(), CommitError> {
         let nonce = item.attempt.nonce;
         if !self.is_still_needed(&item, draft) {
-            self.slots.update(nonce, |slot| slot.next_attempt = NextAttempt::None);
+            self.slots.update(nonce, |slot| slot.next.step = AttemptStep::None);
             return Ok(());
         }
         if self.slots.get(nonce).is_some_and(OpenSlot::is_recyclable) {
             draft.commit.reservation(ReservationStep::Fill { nonce });
         }
         if let Err(error) = self.write_requested(&item, draft) {
-            self.slots.update(nonce, |slot| slot.next_attempt = NextAttempt::None);
+            self.slots.update(nonce, |slot| slot.next.step = AttemptStep::None);
             return Err(error);
         }
         draft.attempt(item);
@@ -189,7 +190,7 @@ impl Lane {
     fn is_still_needed(&self, item: &SignedItem, draft: &Draft) -> bool {
         let (attempt, reserves_next) = (&item.attempt, self.reservation_is_next());
         let Some(slot) = self.slots.get(attempt.nonce) else { return false };
-        let by = slot.requested.as_ref().map(|requested| requested.by);
+        let by = slot.next.requested.as_ref().map(|requested| requested.by);
         // An attempt serves only the command that requested it.
         let is_requested =
             by == item.requested_by && by.is_none_or(|by| self.commands.iter().any(|command| command.id == by));

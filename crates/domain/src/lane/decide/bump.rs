@@ -11,7 +11,8 @@ use crate::time::{Tick, Timestamp};
 
 use crate::lane::Lane;
 use crate::lane::draft::Draft;
-use crate::lane::open_slot::{BumpReason, NextAttempt, OpenSlot};
+use crate::lane::open_slot::OpenSlot;
+use crate::lane::slot_work::{AttemptStep, BumpReason};
 
 impl Lane {
     /// True if a bump is due instead of a resend.
@@ -24,12 +25,12 @@ impl Lane {
             && !slot.has_own_price();
         let created_at = slot.attempts.last().map(|held| held.attempt.created_at);
         let has_rested = created_at.is_some_and(|created| created.saturating_add(policy.min_interval) <= at);
-        let blocks = slot.newest_sent_at_head.and_then(|sent| Some(self.head()?.saturating_sub(sent)));
+        let blocks = slot.sends.newest_sent_at_head.and_then(|sent| Some(self.head()?.saturating_sub(sent)));
         let has_waited = has_rested && blocks.is_some_and(|blocks| blocks >= u64::from(policy.min_blocks));
         let is_stuck = slot.tx.as_ref().is_some_and(|tx| tx.state.name() == StateName::Stuck);
-        let is_handled = is_stuck || slot.bump_reason.is_some() || slot.requested.is_some();
+        let is_handled = is_stuck || slot.next.bump_reason.is_some() || slot.next.requested.is_some();
         // An attempt that is in no pool is not too cheap.
-        let would_help = !slot.short_of_funds && signal != Some(MempoolSignal::LikelyDropped);
+        let would_help = !slot.sends.refusals.short_of_funds && signal != Some(MempoolSignal::LikelyDropped);
         is_allowed && has_waited && !is_handled && would_help
     }
 
@@ -47,10 +48,10 @@ impl Lane {
             } else {
                 slot.repeated_call().is_some() && !slot.has_own_price() && has_tries
             };
-            if ours && !slot.is_mined() && slot.next_attempt == NextAttempt::None {
-                slot.bump_reason =
+            if ours && !slot.is_mined() && slot.next.step == AttemptStep::None {
+                slot.next.bump_reason =
                     Some(if is_replacement { BumpReason::ReplacementUnderpriced } else { BumpReason::Underpriced });
-                slot.next_attempt = NextAttempt::Later(now.saturating_add(pace.after_failures(slot.failures)));
+                slot.next.step = AttemptStep::Later(now.saturating_add(pace.after_failures(slot.sends.failures)));
             }
         });
     }

@@ -18,7 +18,8 @@ use crate::lane::Lane;
 use crate::lane::draft::Draft;
 use crate::lane::effect::{Effect, WatchRequest};
 use crate::lane::fact::{ChainFacts, MinedTx, Sighting};
-use crate::lane::open_slot::{MiningState, OpenSlot};
+use crate::lane::open_slot::OpenSlot;
+use crate::lane::slot_work::{MiningState, Notice};
 
 /// A sighting that contradicts the known state of the slot.
 enum UnexpectedSighting {
@@ -54,9 +55,9 @@ impl Lane {
             }
             let Some(nonce) = self.notice_queue.pop_front() else { return };
             let grows = self.slots.update(nonce, |slot| {
-                slot.in_notice_queue = matches!(slot.mining, MiningState::Mined(_));
-                slot.notice_due = slot.in_notice_queue;
-                slot.in_notice_queue
+                let is_mined = matches!(slot.mining, MiningState::Mined(_));
+                slot.notice = if is_mined { Notice::Due } else { Notice::None };
+                is_mined
             });
             if grows == Some(true) {
                 room -= 1;
@@ -80,8 +81,10 @@ impl Lane {
         }
         let answer = self.slots.update(nonce, |slot| {
             let changed = slot.observe(sighting, now)?;
-            let grows =
-                matches!(slot.mining, MiningState::Mined(_)) && !std::mem::replace(&mut slot.in_notice_queue, true);
+            let grows = matches!(slot.mining, MiningState::Mined(_)) && slot.notice == Notice::None;
+            if grows {
+                slot.notice = Notice::Queued;
+            }
             Ok((changed, grows))
         });
         match answer {
@@ -117,7 +120,9 @@ impl Lane {
             }
             let due = self.slots.update(nonce, |slot| {
                 let due = slot.due_transitions(may_end, tail, most);
-                slot.notice_due = false;
+                if slot.notice == Notice::Due {
+                    slot.notice = Notice::Queued;
+                }
                 due
             });
             for transition in due.unwrap_or_default() {

@@ -9,7 +9,7 @@ use crate::transition::Transition;
 
 use crate::lane::Lane;
 use crate::lane::draft::Draft;
-use crate::lane::open_slot::{MiningState, OpenSlot};
+use crate::lane::open_slot::OpenSlot;
 use crate::lane::queue::Stage;
 
 impl Lane {
@@ -62,7 +62,7 @@ impl OpenSlot {
     /// The end of the reservation or, for an unmined intent, its `valid_until`.
     pub(in crate::lane) fn deadline(&self) -> Option<Timestamp> {
         let expires = || {
-            let wants_it = self.mining == MiningState::Unmined && !self.wants_filler();
+            let wants_it = self.is_unmined() && !self.wants_filler();
             self.tx.as_ref().filter(|_| wants_it)?.intent.valid_until()
         };
         self.reservation_ends_at().or_else(expires)

@@ -9,7 +9,8 @@ use crate::time::Tick;
 
 use crate::lane::Lane;
 use crate::lane::fact::{PrepareFailure, Prepared};
-use crate::lane::open_slot::{NextAttempt, OpenSlot, SlotAttempt};
+use crate::lane::open_slot::{OpenSlot, SlotAttempt};
+use crate::lane::slot_work::AttemptStep;
 
 /// An attempt that a command has requested.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ impl Lane {
     /// Drops requests whose command is gone.
     pub(in crate::lane) fn drop_orphaned_requests(&mut self) {
         for nonce in self.slots.needing_attempt() {
-            let by = self.slots.get(nonce).and_then(|slot| Some(slot.requested.as_ref()?.by));
+            let by = self.slots.get(nonce).and_then(|slot| Some(slot.next.requested.as_ref()?.by));
             if by.is_some_and(|by| !self.commands.iter().any(|command| command.id == by)) {
                 self.slots.update(nonce, drop_request);
             }
@@ -48,7 +49,7 @@ impl Lane {
 
     /// Call and kind of a slot's next attempt.
     pub(in crate::lane) fn call_of_next_attempt(&self, slot: &OpenSlot) -> (EvmCall, AttemptKind) {
-        let named = match slot.requested.as_ref().map(|requested| &requested.change) {
+        let named = match slot.next.requested.as_ref().map(|requested| &requested.change) {
             Some(RequestedChange::Payload(call)) => return (EvmCall::clone(call), AttemptKind::Replace),
             Some(RequestedChange::Price(named)) => *named,
             None => None,
@@ -91,7 +92,7 @@ impl Lane {
 
     /// Failure text of the requested attempt; `None` if there is no request, or if it may still succeed.
     pub(in crate::lane) fn request_failure(&self, nonce: Nonce, failure: &PrepareFailure) -> Option<String> {
-        self.slots.get(nonce)?.requested.as_ref()?;
+        self.slots.get(nonce)?.next.requested.as_ref()?;
         // The call may depend on an earlier transaction of the account (S19).
         let is_lowest = self.slots.unmined().first() == Some(&nonce);
         match failure {
@@ -110,7 +111,7 @@ impl Lane {
             has_same_effect && attempt.fees == fees && held.gas_limit == gas_limit
         };
         let is_new_payload =
-            matches!(slot.requested, Some(RequestedAttempt { change: RequestedChange::Payload(_), .. }));
+            matches!(slot.next.requested, Some(RequestedAttempt { change: RequestedChange::Payload(_), .. }));
         !is_new_payload && slot.attempts.iter().any(is_same)
     }
 
@@ -118,14 +119,14 @@ impl Lane {
     /// other attempts are tried again later.
     pub(in crate::lane) fn no_attempt(&mut self, nonce: Nonce, why: String, retry: Tick) {
         self.slots.update(nonce, |slot| {
-            if let Some(requested) = &mut slot.requested {
+            if let Some(requested) = &mut slot.next.requested {
                 requested.failed = Some(why);
-                slot.next_attempt = NextAttempt::None;
+                slot.next.step = AttemptStep::None;
             } else if slot.may_resend_unchanged() {
-                slot.bump_reason = None;
-                slot.next_attempt = NextAttempt::None;
+                slot.next.bump_reason = None;
+                slot.next.step = AttemptStep::None;
             } else {
-                slot.next_attempt = NextAttempt::Later(retry);
+                slot.next.step = AttemptStep::Later(retry);
             }
         });
     }
@@ -155,9 +156,9 @@ impl OpenSlot {
 }
 
 pub(in crate::lane) fn drop_request(slot: &mut OpenSlot) {
-    slot.requested = None;
-    if slot.next_attempt != NextAttempt::Signing {
-        slot.next_attempt = NextAttempt::None;
+    slot.next.requested = None;
+    if slot.next.step != AttemptStep::Signing {
+        slot.next.step = AttemptStep::None;
     }
 }
 

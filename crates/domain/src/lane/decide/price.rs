@@ -12,8 +12,9 @@ use crate::time::Tick;
 use crate::lane::decide::bump::above_cap;
 use crate::lane::effect::{Effect, PrepareRequest, Step};
 use crate::lane::fact::{PrepareFailure, PrepareKey, Prepared};
-use crate::lane::open_slot::{BumpReason, NextAttempt, OpenSlot};
+use crate::lane::open_slot::OpenSlot;
 use crate::lane::queue::{Candidate, Stage};
+use crate::lane::slot_work::{AttemptStep, BumpReason};
 use crate::lane::{Lane, newest_link};
 
 impl Lane {
@@ -55,21 +56,21 @@ impl Lane {
             let Some(slot) = self.slots.get(nonce).filter(|slot| !(reserves_next && slot.is_recyclable())) else {
                 continue;
             };
-            let due = match slot.next_attempt {
-                NextAttempt::None => slot.needs_attempt(),
-                NextAttempt::Later(at) if at <= now => true,
-                NextAttempt::Later(at) => {
+            let due = match slot.next.step {
+                AttemptStep::None => slot.needs_attempt(),
+                AttemptStep::Later(at) if at <= now => true,
+                AttemptStep::Later(at) => {
                     step.wake(at);
                     false
                 }
-                NextAttempt::Pricing | NextAttempt::Ready(_) | NextAttempt::Signing => false,
+                AttemptStep::Pricing | AttemptStep::Ready(_) | AttemptStep::Signing => false,
             };
             if due {
                 let (call, _) = self.call_of_next_attempt(slot);
                 let speed = slot.tx.as_ref().map_or(Speed::Standard, |tx| tx.intent.speed());
-                let ticket = slot.ticket.wrapping_add(1);
+                let ticket = slot.next.ticket.wrapping_add(1);
                 requests.push(PrepareRequest { key: PrepareKey::Slot(nonce, ticket), call, speed });
-                self.slots.update(nonce, |slot| (slot.next_attempt, slot.ticket) = (NextAttempt::Pricing, ticket));
+                self.slots.update(nonce, |slot| (slot.next.step, slot.next.ticket) = (AttemptStep::Pricing, ticket));
             }
         }
         if !requests.is_empty() {
@@ -143,7 +144,7 @@ impl Lane {
     ) {
         let retry = now.saturating_add(self.setup.limits.prepare_retry);
         // The nonce may be reserved since the request, or a newer request may be in flight.
-        let is_awaited = |slot: &&OpenSlot| slot.next_attempt == NextAttempt::Pricing && slot.ticket == ticket;
+        let is_awaited = |slot: &&OpenSlot| slot.next.step == AttemptStep::Pricing && slot.next.ticket == ticket;
         let Some(slot) = self.slots.get(nonce).filter(is_awaited) else { return };
         if let (Err(PrepareFailure::Unavailable(text)), true) = (&answer, slot.is_only_a_bump()) {
             let why = text.to_string();
@@ -163,15 +164,15 @@ impl Lane {
                 // A new attempt would offer no more.
                 let Offer::At(asks) = market.first_offer(&fees) else { return false };
                 slot.needs_bump()
-                    && slot.requested.is_none()
-                    && slot.bump_reason == Some(BumpReason::Underpriced)
+                    && slot.next.requested.is_none()
+                    && slot.next.bump_reason == Some(BumpReason::Underpriced)
                     && offered.is_some_and(|offered| !asks.offers_more_than(offered))
             };
             if answer.as_ref().is_ok_and(is_enough) {
-                slot.bump_reason = None;
-                slot.next_attempt = NextAttempt::None;
+                slot.next.bump_reason = None;
+                slot.next.step = AttemptStep::None;
             } else {
-                slot.next_attempt = answer.map_or(NextAttempt::Later(retry), NextAttempt::Ready);
+                slot.next.step = answer.map_or(AttemptStep::Later(retry), AttemptStep::Ready);
             }
         });
     }

@@ -10,7 +10,8 @@ use crate::lane::Lane;
 use crate::lane::decide::start::never_begun;
 use crate::lane::effect::{Effect, WatchRequest};
 use crate::lane::fact::{AccountFacts, SentTx};
-use crate::lane::open_slot::{MiningState, OpenSlot};
+use crate::lane::open_slot::OpenSlot;
+use crate::lane::slot_work::MiningState;
 
 /// Reads in a row at which the chain must be ahead before the lane enters PROTECT. An endpoint that lags cannot cause
 /// this.
@@ -68,7 +69,7 @@ impl Lane {
         // A reorg may have lowered the account's nonce. Earlier lookups prove nothing then.
         let unused: Vec<Nonce> = self.slots.unmined().range(consumed..).copied().take(LOST_SLOTS_AT_ONCE).collect();
         for nonce in unused {
-            self.slots.update(nonce, |slot| slot.missed_lookups = None);
+            self.slots.update(nonce, |slot| slot.forget_missed_lookups());
         }
         let used_up: Vec<Nonce> = self.slots.unmined().range(..consumed).copied().take(LOST_SLOTS_AT_ONCE).collect();
         let mut watched = Vec::new();
@@ -137,13 +138,11 @@ impl OpenSlot {
     /// Counts the lookups since the last call, for a consumed nonce that no known block explains. Returns the number of
     /// lookups in a row at which all hashes were missing.
     fn count_missed_lookup(&mut self) -> Option<u32> {
-        if self.mining != MiningState::Unmined {
-            return None;
-        }
         // Lookups from before the nonce was consumed prove nothing.
-        let missing = self.take_missing();
-        let misses = self.missed_lookups.map_or(0, |misses| misses.saturating_add(u32::from(missing)));
-        self.missed_lookups = Some(misses);
+        let missing = self.is_unmined() && self.take_missing();
+        let MiningState::Unmined(unmined) = &mut self.mining else { return None };
+        let misses = unmined.missed_lookups.map_or(0, |misses| misses.saturating_add(u32::from(missing)));
+        unmined.missed_lookups = Some(misses);
         Some(misses)
     }
 }

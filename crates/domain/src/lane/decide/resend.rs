@@ -12,15 +12,8 @@ use crate::transition::Transition;
 use crate::lane::Lane;
 use crate::lane::draft::Draft;
 use crate::lane::effect::{DiagnoseRequest, Effect};
-use crate::lane::open_slot::{OpenSlot, Sending};
-
-/// Progress of a mempool diagnosis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::lane) enum Diagnosis {
-    None,
-    Requested,
-    Known(MempoolSignal),
-}
+use crate::lane::open_slot::OpenSlot;
+use crate::lane::slot_work::{Diagnosis, Sending};
 
 impl Lane {
     /// Claims the slots that are due. If the policy asks for it, the mempools are diagnosed first.
@@ -29,7 +22,8 @@ impl Lane {
         let mut asked = Vec::new();
         for nonce in self.slots.to_claim(draft.now) {
             let Some(slot) = self.slots.get(nonce) else { continue };
-            let signal = match slot.diagnosis {
+            let Sending::Claim { diagnosis, .. } = slot.sends.next else { continue };
+            let signal = match diagnosis {
                 Diagnosis::Known(signal) => Some(signal),
                 Diagnosis::Requested => continue,
                 Diagnosis::None if self.setup.policy.mempool.diagnose => {
@@ -38,21 +32,21 @@ impl Lane {
                 }
                 Diagnosis::None => None,
             };
-            if let Some(signal) = signal.filter(|signal| slot.signal != Some(*signal)) {
+            if let Some(signal) = signal.filter(|signal| slot.resends.signal != Some(*signal)) {
                 let text = NodeText::new(&format!("nonce {nonce}: {}", signal.as_str()));
                 draft.lane_event(LaneEventKind::Diagnosed, text)?;
             }
             let is_try = self.is_try(slot);
             let is_bump = self.may_bump(slot, signal, draft.at);
-            let tries = slot.tries.saturating_add(u16::from(is_try));
+            let tries = slot.resends.tries.saturating_add(u16::from(is_try));
             draft.claim(Claim { nonce, pause, tries, signal }, is_bump);
             if is_try && tries >= self.setup.policy.stuck.after_tries {
                 self.give_up(nonce, draft)?;
             }
-            self.slots.update(nonce, |slot| slot.sending = Sending::Claiming);
+            self.slots.update(nonce, |slot| slot.sends.next = Sending::Claiming { signal });
         }
         for request in &asked {
-            self.slots.update(request.nonce, |slot| slot.diagnosis = Diagnosis::Requested);
+            self.note_diagnosis(request.nonce, Diagnosis::Requested);
         }
         if !asked.is_empty() {
             draft.step.effects.push(Effect::Diagnose(asked));
@@ -66,8 +60,8 @@ impl Lane {
         let pause = self.setup.policy.resubmit.interval;
         draft.claim(Claim { nonce, pause, tries: 0, signal: None }, is_bump);
         self.slots.update(nonce, |slot| {
-            if slot.sending != Sending::InFlight {
-                slot.sending = Sending::Claiming;
+            if slot.sends.next != Sending::InFlight {
+                slot.sends.next = Sending::Claiming { signal: None };
             }
         });
     }
@@ -76,11 +70,13 @@ impl Lane {
     /// without new blocks and an account without funds are not counted either.
     fn is_try(&self, slot: &OpenSlot) -> bool {
         let is_lowest = self.slots.unmined().first() == Some(&slot.nonce);
-        is_lowest && !slot.short_of_funds && self.blocks_since_sent(slot).is_some_and(|blocks| blocks > 0)
+        is_lowest
+            && !slot.sends.refusals.short_of_funds
+            && self.blocks_since_sent(slot).is_some_and(|blocks| blocks > 0)
     }
 
     fn blocks_since_sent(&self, slot: &OpenSlot) -> Option<u64> {
-        Some(self.head()?.saturating_sub(slot.sent_at_head?))
+        Some(self.head()?.saturating_sub(slot.sends.sent_at_head?))
     }
 
     /// Newest block at the last read of the account.
@@ -90,8 +86,12 @@ impl Lane {
 
     pub(in crate::lane) fn diagnosed(&mut self, signals: Vec<(Nonce, MempoolSignal)>) {
         for (nonce, signal) in signals {
-            self.slots.update(nonce, |slot| slot.diagnosis = Diagnosis::Known(signal));
+            self.note_diagnosis(nonce, Diagnosis::Known(signal));
         }
+    }
+
+    fn note_diagnosis(&mut self, nonce: Nonce, diagnosis: Diagnosis) {
+        self.slots.update(nonce, |slot| slot.sends.next = slot.sends.next.diagnosed(diagnosis));
     }
 
     /// Marks the intent as stuck after the last try.

@@ -10,7 +10,8 @@ use crate::time::Tick;
 use crate::lane::Lane;
 use crate::lane::effect::{Effect, Outgoing, Step, WatchRequest};
 use crate::lane::fact::SentTx;
-use crate::lane::open_slot::{MiningState, OpenSlot, Sending};
+use crate::lane::open_slot::OpenSlot;
+use crate::lane::slot_work::Sending;
 
 impl Lane {
     pub(in crate::lane) fn plan_broadcast(&mut self, now: Tick, step: &mut Step) {
@@ -47,9 +48,9 @@ impl Lane {
     pub(in crate::lane) fn sent(&mut self, sent: SentTx, now: Tick) {
         let (pace, head) = (self.pace(), self.head());
         let updated = self.slots.update(sent.nonce, |slot| {
-            slot.sent_at_head = head.or(slot.sent_at_head);
+            slot.sends.sent_at_head = head.or(slot.sends.sent_at_head);
             let is_newest = slot.attempts.last().is_some_and(|held| held.attempt.hash == sent.hash);
-            slot.newest_sent_at_head = slot.newest_sent_at_head.or(head.filter(|_| is_newest));
+            slot.sends.newest_sent_at_head = slot.sends.newest_sent_at_head.or(head.filter(|_| is_newest));
             slot.sent(sent.hash, sent.outcome, now, &pace);
         });
         if updated.is_none() {
@@ -83,7 +84,7 @@ impl Lane {
                 self.request_bump(sent.nonce, true, now);
             }
             // A late answer decides nothing.
-            SendOutcome::Rejected if was_filler && slot.mining == MiningState::Unmined && !slot.is_ended() => {
+            SendOutcome::Rejected if was_filler && slot.is_unmined() && !slot.is_ended() => {
                 self.cannot_fill(sent);
             }
             _ => {}
@@ -96,9 +97,9 @@ impl Lane {
         let lower: Vec<Nonce> = self.slots.unmined().range(..nonce).copied().collect();
         for nonce in lower {
             self.slots.update(nonce, |slot| {
-                let waits = matches!(slot.sending, Sending::Due { .. } | Sending::Idle) && slot.failures == 0;
-                if waits && slot.mining == MiningState::Unmined {
-                    slot.sending = Sending::Due { at: now, claim: false };
+                let waits = slot.sends.next.is_waiting() && slot.sends.failures == 0;
+                if waits && slot.is_unmined() {
+                    slot.sends.next = Sending::Send { at: now };
                 }
             });
         }

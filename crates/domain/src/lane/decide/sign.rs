@@ -15,8 +15,9 @@ use crate::lane::decide::bump::above_cap;
 use crate::lane::decide::next_attempt::{PriceError, price_too_low};
 use crate::lane::effect::{Effect, SignRequest, Step};
 use crate::lane::fact::{Prepared, SignFailure};
-use crate::lane::open_slot::{NextAttempt, OpenSlot, Sending};
+use crate::lane::open_slot::OpenSlot;
 use crate::lane::queue::Stage;
+use crate::lane::slot_work::{AttemptStep, Sending};
 use crate::lane::{Lane, SignedItem, Signing, UnsignedAttempt};
 
 impl Lane {
@@ -113,7 +114,7 @@ impl Lane {
             let Some(slot) = self.slots.get(nonce).filter(|slot| !(reserves_next && slot.is_recyclable())) else {
                 continue;
             };
-            if let NextAttempt::Ready(prepared) = slot.next_attempt {
+            if let AttemptStep::Ready(prepared) = slot.next.step {
                 items.extend(self.attempt_to_sign(nonce, prepared, now));
             }
         }
@@ -143,7 +144,7 @@ impl Lane {
             return None;
         }
         let cost = with(prepared.surcharge, worst_cost(call.value, prepared.gas_limit, fees));
-        let requested_by = slot.requested.as_ref().map(|requested| requested.by);
+        let requested_by = slot.next.requested.as_ref().map(|requested| requested.by);
         let (ordinal, gas_limit) = (slot.next_ordinal(), prepared.gas_limit);
         let attempt = UnsignedAttempt { nonce, ordinal, kind, fees, gas_limit, cost, requested_by };
         let more = Amount::new(cost.get().saturating_sub(slot.cost().get()));
@@ -157,7 +158,7 @@ impl Lane {
         // A filler is made in any case, and waits for funds like any other attempt.
         self.funds.spend_unchecked(more);
         let request = self.request(attempt, call, prepared.gas_limit);
-        self.slots.update(nonce, |slot| slot.next_attempt = NextAttempt::Signing);
+        self.slots.update(nonce, |slot| slot.next.step = AttemptStep::Signing);
         Some((Signing { candidate: None, attempt }, request))
     }
 
@@ -165,20 +166,20 @@ impl Lane {
     fn send_existing(&mut self, nonce: Nonce, retry: Tick, now: Tick) {
         self.no_attempt(nonce, "an attempt with this price exists and is sent again".to_owned(), retry);
         self.slots.update(nonce, |slot| {
-            slot.bump_reason = None;
-            if matches!(slot.sending, Sending::Due { .. } | Sending::Idle) {
-                slot.sending = Sending::Due { at: now, claim: false };
+            slot.next.bump_reason = None;
+            if slot.sends.next.is_waiting() {
+                slot.sends.next = Sending::Send { at: now };
             }
         });
     }
 
     /// Handles an attempt that costs `more` than the budget. The refusal of a command needs a fresh balance.
     fn cannot_afford(&mut self, nonce: Nonce, more: Amount, retry: Tick) {
-        let is_requested = self.slots.get(nonce).is_some_and(|slot| slot.requested.is_some());
+        let is_requested = self.slots.get(nonce).is_some_and(|slot| slot.next.requested.is_some());
         let can_tell = self.funds.account.is_some() && self.funds.is_fresh;
         if is_requested && !can_tell {
             self.funds.read_soon();
-            self.slots.update(nonce, |slot| slot.next_attempt = NextAttempt::Later(retry));
+            self.slots.update(nonce, |slot| slot.next.step = AttemptStep::Later(retry));
             return;
         }
         let left = self.funds.budget;
@@ -227,7 +228,7 @@ impl Lane {
                             self.no_attempt(attempt.nonce, text.to_string(), retry);
                         }
                         SignFailure::Unavailable(_) => {
-                            self.slots.update(attempt.nonce, |slot| slot.next_attempt = NextAttempt::Later(retry));
+                            self.slots.update(attempt.nonce, |slot| slot.next.step = AttemptStep::Later(retry));
                         }
                     }
                 }

@@ -13,11 +13,12 @@ use crate::time::Tick;
 use crate::lane::Lane;
 use crate::lane::draft::Draft;
 use crate::lane::effect::{Effect, Step};
-use crate::lane::open_slot::{MiningState, OpenSlot, SlotAttempt};
+use crate::lane::open_slot::{OpenSlot, SlotAttempt};
 
 /// Progress of a decision about a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::lane) enum DecisionState {
+    #[default]
     None,
     /// A decision is to be requested at this time.
     AskAt(Tick),
@@ -32,13 +33,13 @@ impl Lane {
         }
         for nonce in self.slots.deciding() {
             let Some(slot) = self.slots.get(nonce) else { continue };
-            match slot.decision {
+            match slot.resends.decision {
                 DecisionState::AskAt(at) if at > now => step.wake(at),
                 DecisionState::AskAt(_) => {
                     let case = slot.tx.as_ref().and_then(|tx| self.case(slot, tx));
                     let next = if case.is_some() { DecisionState::Requested } else { DecisionState::None };
                     step.effects.extend(case.map(|case| Effect::Decide(Box::new(case))));
-                    self.slots.update(nonce, |slot| slot.decision = next);
+                    self.slots.update(nonce, |slot| slot.resends.decision = next);
                 }
                 DecisionState::None | DecisionState::Requested | DecisionState::Decided(_) => {}
             }
@@ -57,8 +58,8 @@ impl Lane {
             request_id: tx.intent.request_id().clone(),
             nonce: slot.nonce,
             reason,
-            tries: slot.tries,
-            signal: slot.signal,
+            tries: slot.resends.tries,
+            signal: slot.resends.signal,
             since: slot.attempts.first().map(|held| held.attempt.created_at),
             attempts: slot.attempts.iter().map(attempt_of).collect(),
         })
@@ -66,8 +67,8 @@ impl Lane {
 
     pub(in crate::lane) fn decided(&mut self, nonce: Nonce, decision: Decision) {
         self.slots.update(nonce, |slot| {
-            if slot.decision == DecisionState::Requested {
-                slot.decision = DecisionState::Decided(decision);
+            if slot.resends.decision == DecisionState::Requested {
+                slot.resends.decision = DecisionState::Decided(decision);
             }
         });
     }
@@ -77,13 +78,13 @@ impl Lane {
         let again = DecisionState::AskAt(draft.now.saturating_add(self.setup.policy.stuck.ask_interval));
         for nonce in self.slots.deciding() {
             let Some(slot) = self.slots.get(nonce) else { continue };
-            let DecisionState::Decided(decision) = slot.decision else { continue };
+            let DecisionState::Decided(decision) = slot.resends.decision else { continue };
             let is_stuck = |tx: &IntentRecord| matches!(tx.state, TxState::Stuck(..));
-            if slot.mining != MiningState::Unmined || !draft.intent(nonce, &self.slots).is_some_and(is_stuck) {
+            if !slot.is_unmined() || !draft.intent(nonce, &self.slots).is_some_and(is_stuck) {
                 // The chain or a command was quicker.
-                self.slots.update(nonce, |slot| slot.decision = DecisionState::None);
+                self.slots.update(nonce, |slot| slot.resends.decision = DecisionState::None);
             } else if decision == Decision::Wait {
-                self.slots.update(nonce, |slot| slot.decision = again);
+                self.slots.update(nonce, |slot| slot.resends.decision = again);
             } else if !draft.explains(nonce) {
                 let next = self.write_decision(nonce, decision, again, draft)?;
                 draft.decided.push((nonce, next));
@@ -129,7 +130,7 @@ impl OpenSlot {
     /// Requests a decision if the intent is stuck in the ledger.
     pub(in crate::lane) fn follow_state(&mut self, now: Tick) {
         let is_stuck = self.tx.as_ref().is_some_and(|tx| matches!(tx.state, TxState::Stuck(..)));
-        self.decision = match self.decision {
+        self.resends.decision = match self.resends.decision {
             DecisionState::None if is_stuck => DecisionState::AskAt(now),
             deciding if is_stuck => deciding,
             _ => DecisionState::None,

@@ -15,7 +15,7 @@ use crate::time::Timestamp;
 use crate::lane::Lane;
 use crate::lane::command::finality_violation_text;
 use crate::lane::fact::ScannedTx;
-use crate::lane::open_slot::{MiningState, OpenSlot};
+use crate::lane::open_slot::OpenSlot;
 use crate::lane::reconcile::scan::{NonceUse, ScanFindings};
 
 /// Changes of the ledger that a scan calls for, and the obstacle against them.
@@ -71,7 +71,7 @@ impl Lane {
     ) -> ReconcilePlan {
         let mut plan = ReconcilePlan { obstacle: self.obstacle(cursor, found), ..ReconcilePlan::default() };
         for nonce in self.slots.unmined() {
-            let Some(slot) = self.slots.get(*nonce).filter(|slot| slot.mining == MiningState::Unmined) else {
+            let Some(slot) = self.slots.get(*nonce).filter(|slot| slot.is_unmined()) else {
                 continue;
             };
             // The orphaned inclusion must be written first.
@@ -123,8 +123,7 @@ impl Lane {
             NonceUse::Unused | NonceUse::Ours | NonceUse::Unread => slot.is_final(),
         };
         // A known inclusion behind the nonce outweighs a scan that shows the nonce as unused.
-        let newest_seen =
-            self.slots.iter().filter(|slot| slot.mining != MiningState::Unmined).map(|slot| slot.nonce).max();
+        let newest_seen = self.slots.iter().filter(|slot| slot.is_in_known_block()).map(|slot| slot.nonce).max();
         let blocks_those_behind = |slot: &OpenSlot| {
             slot.is_reserved()
                 && found.use_of(slot) == NonceUse::Unused

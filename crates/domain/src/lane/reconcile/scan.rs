@@ -17,7 +17,7 @@ use crate::time::Tick;
 use crate::lane::Lane;
 use crate::lane::effect::{Effect, ScanRequest, Step, WatchRequest};
 use crate::lane::fact::{ScanResult, ScannedTx};
-use crate::lane::open_slot::{MiningState, OpenSlot};
+use crate::lane::open_slot::OpenSlot;
 
 /// Lookups in a row at which all hashes of a consumed slot must be missing before the blocks are scanned.
 const MISSES_BEFORE_SCAN: u32 = 2;
@@ -163,7 +163,7 @@ impl Lane {
         let is_unexplained = self.slots.unmined().range(..account.latest).any(|nonce| {
             self.slots
                 .get(*nonce)
-                .is_some_and(|slot| slot.missed_lookups.is_some_and(|misses| misses >= MISSES_BEFORE_SCAN))
+                .is_some_and(|slot| slot.missed_lookups().is_some_and(|misses| misses >= MISSES_BEFORE_SCAN))
         });
         if !asked_for && (self.scans.has_found() || !(ahead || is_unexplained)) {
             return;
@@ -204,10 +204,10 @@ impl Lane {
         let mut watched = Vec::new();
         let unmined: Vec<Nonce> = self.slots.unmined().range(from..).copied().collect();
         for nonce in unmined {
-            let Some(slot) = self.slots.get(nonce).filter(|slot| slot.mining == MiningState::Unmined) else { continue };
+            let Some(slot) = self.slots.get(nonce).filter(|slot| slot.is_unmined()) else { continue };
             if found.use_of(slot) == NonceUse::Ours {
                 watched.extend(slot.hashes().map(|hash| WatchRequest { hash, known_block: None, look_up: true }));
-                self.slots.update(nonce, |slot| slot.missed_lookups = None);
+                self.slots.update(nonce, |slot| slot.forget_missed_lookups());
             }
         }
         if !watched.is_empty() {

@@ -25,12 +25,12 @@ use crate::text::NodeText;
 use crate::time::{Tick, Timestamp};
 use crate::transition::Transition;
 
-use crate::lane::SignedItem;
 use crate::lane::decide::stuck::DecisionState;
 use crate::lane::effect::Step;
 use crate::lane::open_slot::OpenSlot;
 use crate::lane::queue::Candidate;
 use crate::lane::reconcile::scan::ScanFindings;
+use crate::lane::signing::SignedItem;
 use crate::lane::slots::Slots;
 
 /// One commit of the lane, from its first row until the store has answered.

@@ -24,19 +24,19 @@ use crate::lane::{Lane, newest_link};
 
 impl Lane {
     pub(super) fn committed(&mut self, outcome: CommitOutcome, now: Tick) {
-        let Some(draft) = self.draft.take() else { return };
+        let Some(draft) = self.commits.draft.take() else { return };
         match outcome {
             CommitOutcome::Done { at, replicated } => {
-                self.write_failures = 0;
-                self.write_after = if replicated { now } else { now.saturating_add(self.setup.limits.retry) };
-                self.unreplicated = !replicated;
-                self.database_time = (at, now);
+                self.commits.failures = 0;
+                self.commits.not_before = if replicated { now } else { now.saturating_add(self.setup.limits.retry) };
+                self.commits.unreplicated = !replicated;
+                self.commits.database_time = (at, now);
                 self.fold(draft, at, now);
             }
             CommitOutcome::NotWritten => {
-                self.write_failures = self.write_failures.saturating_add(1);
-                let pause = self.setup.limits.retry.saturating_mul(1 << self.write_failures.min(4));
-                self.write_after = now.saturating_add(pause);
+                self.commits.failures = self.commits.failures.saturating_add(1);
+                let pause = self.setup.limits.retry.saturating_mul(1 << self.commits.failures.min(4));
+                self.commits.not_before = now.saturating_add(pause);
                 self.drop_draft(draft);
             }
         }
@@ -50,35 +50,35 @@ impl Lane {
         }
         let Draft { commit, origins, bumps, lost, decided, taken, .. } = draft;
         if let Some(change) = commit.cursor() {
-            self.cursor = Some(change.to().clone());
+            self.ledger.cursor = Some(change.to().clone());
             // A lane that has not acknowledged a loss of commits writes nothing but the acknowledgement.
-            self.regressed = false;
+            self.ledger.regressed = false;
         }
         for (id, _) in commit.commands_done() {
-            self.commands_done.insert(*id);
-            self.commands.retain(|command| command.id != *id);
+            self.ledger.commands_done.insert(*id);
+            self.ledger.commands.retain(|command| command.id != *id);
         }
         for new in commit.slots() {
-            self.slots.insert(OpenSlot { above: new.above, ..OpenSlot::empty(new.nonce, new.kind) });
+            self.ledger.slots.insert(OpenSlot { above: new.above, ..OpenSlot::empty(new.nonce, new.kind) });
         }
         self.fold_intents(&commit, taken, at, now);
         for step in commit.reservations() {
-            self.slots.update(step.nonce(), |slot| slot.apply_reservation(step, at));
+            self.ledger.slots.update(step.nonce(), |slot| slot.apply_reservation(step, at));
         }
         for nonce in lost {
-            self.slots.lose(nonce);
+            self.ledger.slots.lose(nonce);
             #[cfg(feature = "mistakes")]
             self.reuse_by_mistake(nonce);
         }
         self.fold_attempts(&commit, &origins, at, now);
         self.fold_claims(&commit, &origins, &bumps, now);
         for (nonce, decision) in decided {
-            self.slots.update(nonce, |slot| slot.resends.decision = decision);
+            self.ledger.slots.update(nonce, |slot| slot.resends.decision = decision);
         }
         for (_, kind, _) in commit.lane_events() {
             match kind {
-                LaneEventKind::FeesAboveCap => self.notified_above_cap = true,
-                LaneEventKind::FeesBelowCap => self.notified_above_cap = false,
+                LaneEventKind::FeesAboveCap => self.fee_cap.notified = true,
+                LaneEventKind::FeesBelowCap => self.fee_cap.notified = false,
                 _ => {}
             }
         }
@@ -93,13 +93,13 @@ impl Lane {
             candidates.map(|candidate| (candidate.tx.id, candidate.tx)).collect();
         for change in commit.changes() {
             let id = change.tx_id();
-            if let Some(nonce) = self.slots.find(id) {
-                let left = self.slots.update(nonce, |slot| slot.apply_change(change, at, now)).flatten();
+            if let Some(nonce) = self.ledger.slots.find(id) {
+                let left = self.ledger.slots.update(nonce, |slot| slot.apply_change(change, at, now)).flatten();
                 unbound.extend(left.map(|tx| (id, tx)));
             } else if let Some(mut tx) = unbound.remove(&id) {
                 tx.apply(change, at);
                 match tx.state.bound().map(|bound| bound.nonce) {
-                    Some(nonce) => drop(self.slots.update(nonce, |slot| slot.tx = Some(tx))),
+                    Some(nonce) => drop(self.ledger.slots.update(nonce, |slot| slot.tx = Some(tx))),
                     None => drop(unbound.insert(id, tx)),
                 }
             }
@@ -121,8 +121,8 @@ impl Lane {
         for (attempt, origin) in commit.attempts().iter().zip(origins) {
             let look_up = matches!(origin.source, AttemptSource::Attached | AttemptSource::Adopted);
             watched.push(WatchRequest { hash: attempt.hash, known_block: None, look_up });
-            self.by_hash.insert(attempt.hash, attempt.nonce);
-            self.slots.update(attempt.nonce, |slot| match origin.source {
+            self.chain.by_hash.insert(attempt.hash, attempt.nonce);
+            self.ledger.slots.update(attempt.nonce, |slot| match origin.source {
                 AttemptSource::Adopted => slot.add_attempt(attempt, origin, at),
                 AttemptSource::Attached => {
                     slot.add_attempt(attempt, origin, at);
@@ -137,7 +137,7 @@ impl Lane {
         }
         // The watch begins before the first send, which is planned after this.
         if !watched.is_empty() {
-            self.effects.push(Effect::Watch(watched));
+            self.outbox.effects.push(Effect::Watch(watched));
         }
     }
 
@@ -148,7 +148,7 @@ impl Lane {
         let attempted: BTreeSet<Nonce> = attempts.map(|(attempt, _)| attempt.nonce).collect();
         for claim in commit.claims() {
             let may_bump = bumps.contains(&claim.nonce) && !attempted.contains(&claim.nonce);
-            self.slots.update(claim.nonce, |slot| {
+            self.ledger.slots.update(claim.nonce, |slot| {
                 slot.resends.tries = claim.tries;
                 slot.resends.signal = claim.signal.or(slot.resends.signal);
                 slot.sends.next = slot.sends.next.after_claim(now);
@@ -161,15 +161,16 @@ impl Lane {
 
     /// Removes the closed slots.
     fn forget_closed(&mut self) {
-        let Some(open) = self.cursor.as_ref().map(|cursor| cursor.open_nonce) else { return };
-        let closed = self.slots.close_below(open);
-        self.newest_closed = newest_link(closed.values().filter_map(|slot| slot.mined_in()).chain(self.newest_closed));
+        let Some(open) = self.ledger.cursor.as_ref().map(|cursor| cursor.open_nonce) else { return };
+        let closed = self.ledger.slots.close_below(open);
+        self.chain.newest_closed =
+            newest_link(closed.values().filter_map(|slot| slot.mined_in()).chain(self.chain.newest_closed));
         let hashes: Vec<_> = closed.values().flat_map(|slot| slot.hashes()).collect();
         for hash in &hashes {
-            self.by_hash.remove(hash);
+            self.chain.by_hash.remove(hash);
         }
         if !hashes.is_empty() {
-            self.effects.push(Effect::Unwatch(hashes));
+            self.outbox.effects.push(Effect::Unwatch(hashes));
         }
     }
 
@@ -178,11 +179,11 @@ impl Lane {
         let Draft { commit, origins, taken, .. } = draft;
         let Taken { candidates, mut signed, mut reports, protection, found } = taken;
         candidates.into_iter().for_each(|candidate| self.queue.put_back(candidate));
-        signed.append(&mut self.signed);
-        self.signed = signed;
-        reports.append(&mut self.reports);
-        self.reports = reports;
-        self.protect = self.protect.take().or(protection);
+        signed.append(&mut self.signer.signed);
+        self.signer.signed = signed;
+        reports.append(&mut self.outbox.reports);
+        self.outbox.reports = reports;
+        self.commits.protection = self.commits.protection.take().or(protection);
         if let Some(found) = found {
             self.scans.put_back(found);
         }
@@ -190,7 +191,7 @@ impl Lane {
             self.funds.read_soon();
         }
         for claim in commit.claims() {
-            self.slots.update(claim.nonce, |slot| slot.sends.next = slot.sends.next.without_claim());
+            self.ledger.slots.update(claim.nonce, |slot| slot.sends.next = slot.sends.next.without_claim());
         }
     }
 }

@@ -7,7 +7,7 @@
 use crate::amount::Amount;
 use crate::time::Tick;
 
-use crate::lane::fact::AccountFacts;
+use super::fact::AccountFacts;
 
 /// Balance and budget of the account.
 #[derive(Debug, Default)]
@@ -17,18 +17,26 @@ pub(super) struct Funds {
     pub(super) budget: Amount,
     read_in_flight: Option<AccountRead>,
     next_read: Tick,
-    /// A candidate was too dear for the budget.
-    pub(super) is_short: bool,
     /// Cost of the next candidate, while the account cannot pay for it.
     pub(super) unaffordable_cost: Option<Amount>,
-    /// The last candidate could be paid for.
-    pub(super) last_spend_succeeded: bool,
+    pub(super) last_spend: LastSpend,
     /// The budget was not reduced since the newest answer.
     pub(super) is_fresh: bool,
     /// Number of reads in a row at which the account's nonce was ahead of the ledger.
     pub(super) ahead_reads: u32,
     /// Number of reads in a row at which the account's final nonce was below the ledger's.
     pub(super) behind_reads: u32,
+}
+
+/// Result of the last try to pay for a candidate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum LastSpend {
+    /// No candidate was tried, or none since the account was read.
+    #[default]
+    Unknown,
+    Paid,
+    /// The candidate was too dear for the budget, and the account was not read since.
+    TooDear,
 }
 
 /// A read of the account in flight.
@@ -75,7 +83,9 @@ impl Funds {
             let left = account.balance.get().saturating_sub(open_cost.get()).saturating_sub(spent_since.get());
             self.budget = Amount::new(left);
             self.account = Some(account);
-            self.is_short = false;
+            if self.last_spend == LastSpend::TooDear {
+                self.last_spend = LastSpend::Unknown;
+            }
             self.is_fresh = spent_since == Amount::ZERO;
         }
     }
@@ -92,12 +102,11 @@ impl Funds {
     /// Reduces the budget, if it is large enough.
     pub(super) fn try_spend(&mut self, cost: Amount) -> bool {
         if cost > self.budget {
-            self.is_short = true;
-            self.last_spend_succeeded = false;
+            self.last_spend = LastSpend::TooDear;
             return false;
         }
         self.unaffordable_cost = None;
-        self.last_spend_succeeded = true;
+        self.last_spend = LastSpend::Paid;
         self.spend_unchecked(cost);
         true
     }

@@ -1,5 +1,6 @@
-//! Loading of slots: the state of a slot from the ledger, before the chain was read, and its first send.
+//! Loading: the memory of a lane from its ledger, before the chain was read.
 
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use alloy_primitives::{B256, Bytes, U256};
@@ -7,24 +8,107 @@ use alloy_primitives::{B256, Bytes, U256};
 use crate::amount::Amount;
 use crate::attempt::Attempt;
 use crate::intent_record::IntentRecord;
+use crate::lease::Lease;
 use crate::nonce::Nonce;
 use crate::payload::Payload;
 use crate::signing::Outline;
-use crate::slot::SlotKind;
+use crate::slot::{Slot, SlotKind};
+use crate::snapshot::LaneSnapshot;
 use crate::state::{Mined, Progress, StateName, TxState};
 use crate::time::{Tick, Timestamp};
 
 use super::decide::stuck::DecisionState;
-use super::effect::WatchRequest;
+use super::effect::{Effect, WatchRequest};
+use super::funds::Funds;
+use super::lane_state::{ChainView, CommitState, FeeCap, OpenLedger, Outbox, Phase, SignerState};
 use super::open_slot::{OpenSlot, PoolState, SlotAttempt};
+use super::queue::Queue;
+use super::reconcile::scan::Scans;
 use super::reservations::SlotReservation;
 use super::slot_work::{MiningState, NextAttempt, Notice, Resends, Sending, Sends, Unmined};
+use super::slots::Slots;
+use super::{Lane, LaneSetup};
+
+impl Lane {
+    /// Loads a lane from a snapshot. `outline_of` decodes the effect and the highest cost of signed bytes.
+    pub fn restore(
+        lease: &Lease,
+        snapshot: LaneSnapshot,
+        setup: LaneSetup,
+        outline_of: impl Fn(&Bytes) -> Option<Outline>,
+        now: Tick,
+    ) -> Self {
+        let LaneSnapshot { cursor, slots, attempts, bound, reservations, commands, regressed, now: database_now } =
+            snapshot;
+        let ledger = OpenLedger { cursor, slots: Slots::default(), commands, commands_done: HashSet::new(), regressed };
+        let mut lane = Lane {
+            lease: lease.clone(),
+            setup,
+            ledger,
+            chain: ChainView::default(),
+            queue: Queue::unread(),
+            funds: Funds::default(),
+            scans: Scans::default(),
+            signer: SignerState::default(),
+            commits: CommitState::new(database_now, now),
+            outbox: Outbox::default(),
+            fee_cap: FeeCap::default(),
+            phase: Phase::Working,
+        };
+        lane.chain.by_hash = attempts.iter().map(|attempt| (attempt.hash, attempt.nonce)).collect();
+        let slots = slots.into_iter().map(|slot| (slot.nonce, lane.restore_slot(&slot, now)));
+        let mut slots: BTreeMap<Nonce, OpenSlot> = slots.collect();
+        for attempt in attempts {
+            if let Some(slot) = slots.get_mut(&attempt.nonce) {
+                slot.attempts.reserve_exact(1);
+                slot.attempts.push(SlotAttempt::restore(attempt, &outline_of));
+            }
+        }
+        for tx in bound {
+            if let Some(slot) = tx.state.nonce().and_then(|nonce| slots.get_mut(&nonce)) {
+                slot.restore_intent(tx, now, &outline_of);
+            }
+        }
+        for reservation in reservations {
+            if let Some(slot) = slots.get_mut(&reservation.nonce) {
+                slot.restore_reservation(reservation);
+            }
+        }
+        let resubmit = lane.setup.resubmit_interval();
+        for mut slot in slots.into_values() {
+            slot.restore_lost();
+            slot.restore_sending(resubmit, database_now, now);
+            lane.ledger.slots.insert(slot);
+        }
+        let watched: Vec<WatchRequest> = lane.ledger.slots.iter().flat_map(OpenSlot::watched).collect();
+        if !watched.is_empty() {
+            lane.outbox.effects.push(Effect::Watch(watched));
+        }
+        lane.check_slots_have_no_hole();
+        lane
+    }
+
+    /// A slot from its row alone.
+    fn restore_slot(&self, row: &Slot, now: Tick) -> OpenSlot {
+        let mut slot = OpenSlot { above: row.above, ..OpenSlot::empty(row.nonce, row.kind) };
+        (slot.resends.tries, slot.resends.signal) = (row.tries, row.signal);
+        slot.sends.next = match row.next_resubmit_at {
+            Some(at) => Sending::claim(self.tick_of(at)),
+            None => Sending::Send { at: now },
+        };
+        slot
+    }
+}
 
 impl SlotAttempt {
     /// Bytes that cannot be decoded get the highest possible cost: nothing more is bound until they are explained.
-    pub(super) fn restore(attempt: Attempt, pool: PoolState, outline_of: &impl Fn(&Bytes) -> Option<Outline>) -> Self {
+    fn restore(attempt: Attempt, outline_of: &impl Fn(&Bytes) -> Option<Outline>) -> Self {
         let (cost, gas_limit) =
             outline_of(&attempt.raw).map_or((Amount::new(U256::MAX), 0), |outline| (outline.cost, outline.gas_limit));
+        // The former owner may have died before it wrote the result of a send. So a refusal counts only if it is the
+        // answer to the only send.
+        let refused = attempt.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_refusal());
+        let pool = if refused && attempt.sends == 1 { PoolState::Absent } else { PoolState::Pooled };
         SlotAttempt { attempt, cost, gas_limit, missing: false, pool, stale: false }
     }
 }

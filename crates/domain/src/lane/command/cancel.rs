@@ -1,5 +1,5 @@
-//! Canceling one intent, in the queue or at its nonce. A bound intent keeps its nonce, and its goal becomes a cancel. The
-//! filler is then made as the slot's next attempt, and the chain decides which attempt counts (P9).
+//! Canceling one intent, in the queue or at its nonce. A bound intent keeps its nonce, and its goal becomes a cancel.
+//! The filler is then made as the slot's next attempt, and the chain decides which attempt counts (P9).
 
 use super::{Answer, Execution, IntentPosition, NOT_OPEN, UNRECONCILED, done, refused};
 use crate::id::TxId;
@@ -17,7 +17,7 @@ pub(super) fn execute(run: &mut Execution<'_>, id: TxId) -> Answer {
 }
 
 fn bound(run: &mut Execution<'_>, nonce: Nonce) -> Answer {
-    let slots = &run.lane.slots;
+    let slots = &run.lane.ledger.slots;
     let Some((slot, bound)) = run.draft.bound(nonce, slots) else { return refused(NOT_OPEN) };
     if slot.is_reserved() {
         return refused("the nonce is reserved and no transaction was submitted for it; release it instead");

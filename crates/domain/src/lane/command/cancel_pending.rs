@@ -4,7 +4,7 @@ use super::{Answer, Execution, done};
 use crate::state::{CancelReason, Goal};
 
 pub(super) fn execute(run: &mut Execution<'_>) -> Answer {
-    let slots = &run.lane.slots;
+    let slots = &run.lane.ledger.slots;
     let (mut canceled, mut reserved) = (0_usize, 0_usize);
     for nonce in slots.unmined().iter().copied() {
         let Some((slot, bound)) = run.draft.bound(nonce, slots) else { continue };

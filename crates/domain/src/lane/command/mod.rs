@@ -66,9 +66,9 @@ enum IntentPosition {
 
 impl Lane {
     pub(in crate::lane) fn write_commands(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
-        let commands = std::mem::take(&mut self.commands);
+        let commands = std::mem::take(&mut self.ledger.commands);
         let written = self.execute_all(&commands, draft);
-        self.commands = commands;
+        self.ledger.commands = commands;
         written
     }
 
@@ -97,8 +97,8 @@ impl Lane {
         if matches!(self.queue.coverage, Coverage::Unread | Coverage::Insufficient) {
             return false;
         }
-        let at_the_signer = self.signing.iter().flatten().any(|item| item.is_for_intent(tx_id));
-        let is_unseen = self.slots.find(tx_id).is_none() && !at_the_signer;
+        let at_the_signer = self.signer.in_flight.iter().flatten().any(|item| item.is_for_intent(tx_id));
+        let is_unseen = self.ledger.slots.find(tx_id).is_none() && !at_the_signer;
         is_unseen && (waiting > MOST_WAITING || at > command.issued_at.saturating_add(LONGEST_WAIT))
     }
 
@@ -107,7 +107,7 @@ impl Lane {
     pub(in crate::lane) fn targets_unknown_intent(&self, command: &Command) -> bool {
         let Some(id) = command.kind.tx_id() else { return false };
         let is_candidate = self.queue.candidates.iter().any(|candidate| candidate.tx.id == id);
-        !is_candidate && self.slots.find(id).is_none() && !self.ids_leaving().any(|leaving| leaving == id)
+        !is_candidate && self.ledger.slots.find(id).is_none() && !self.ids_leaving().any(|leaving| leaving == id)
     }
 }
 
@@ -140,7 +140,7 @@ pub(in crate::lane) fn execute_scanned(
     found: &ScanFindings,
     plan: &ReconcilePlan,
 ) -> Result<bool, CommitError> {
-    let asked: Vec<Command> = lane.commands.iter().filter(|command| found.is_for(command.id)).cloned().collect();
+    let asked: Vec<Command> = lane.ledger.commands.iter().filter(|command| found.is_for(command.id)).cloned().collect();
     let mut decided = false;
     for command in &asked {
         let mut run = Execution { lane, draft, command };
@@ -171,17 +171,17 @@ impl Execution<'_> {
         if self.draft.commit.changes().iter().any(is_replaced) {
             return IntentPosition::Unknown;
         }
-        if let Some(nonce) = lane.slots.find(id) {
+        if let Some(nonce) = lane.ledger.slots.find(id) {
             return IntentPosition::Slot(nonce);
         }
-        if let Some(at) = lane.signed.iter().position(|item| item.is_for_intent(id)) {
-            let item = lane.signed.remove(at);
+        if let Some(at) = lane.signer.signed.iter().position(|item| item.is_for_intent(id)) {
+            let item = lane.signer.signed.remove(at);
             lane.return_to_queue(item);
         }
         if let Some(at) = lane.queue.find(id) {
             return IntentPosition::Queue(at);
         }
-        let at_the_signer = lane.signing.iter().flatten().any(|item| item.is_for_intent(id));
+        let at_the_signer = lane.signer.in_flight.iter().flatten().any(|item| item.is_for_intent(id));
         // The intent may be further back than the queue was read.
         match lane.queue.coverage {
             Coverage::Unread | Coverage::Partial | Coverage::Insufficient => IntentPosition::Unknown,
@@ -192,7 +192,7 @@ impl Execution<'_> {
 
     /// Waits for a scan. A chain with a finality violation gives none.
     fn wait_for_scan(&self) -> Answer {
-        if let Some(violation) = self.lane.chain.as_ref().and_then(|chain| chain.finality_violation.as_ref()) {
+        if let Some(violation) = self.lane.chain.finality_violation() {
             return refused(&finality_violation_text(violation));
         }
         if self.lane.scans.is_unanswered(self.command.id) { refused(BLOCKS_UNREAD) } else { Ok(None) }
@@ -201,7 +201,7 @@ impl Execution<'_> {
     /// Checks that the nonce is reserved for this owner, as this commit leaves it so far. The store checks again, by
     /// its own clock.
     fn check_reservation(&self, nonce: Nonce, by: &LockOwner) -> Result<(), String> {
-        let slot = self.lane.slots.get(nonce).filter(|slot| slot.kind == SlotKind::Reservation);
+        let slot = self.lane.ledger.slots.get(nonce).filter(|slot| slot.kind == SlotKind::Reservation);
         let is_submitted = self.draft.submitted_at(nonce).is_some();
         let has_ended = self.draft.ends_reservation(nonce);
         match slot.map(|slot| &slot.reservation) {

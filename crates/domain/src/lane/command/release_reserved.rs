@@ -12,6 +12,6 @@ pub(super) fn execute(run: &mut Execution<'_>, nonce: Nonce, by: &LockOwner) -> 
         return refused(UNRECONCILED);
     }
     let step = ReservationStep::Release { nonce, lock_owner: by.clone() };
-    run.draft.end_reservation(step, &run.lane.slots)?;
+    run.draft.end_reservation(step, &run.lane.ledger.slots)?;
     done("the nonce is released")
 }

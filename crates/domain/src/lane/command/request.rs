@@ -13,15 +13,16 @@ use crate::signing::worst_cost;
 use crate::state::Goal;
 use crate::transition::Transition;
 
+use crate::lane::Lane;
 use crate::lane::decide::next_attempt::{RequestedAttempt, RequestedChange, drop_request, price_too_low};
 use crate::lane::draft::Draft;
+use crate::lane::signing::SignedItem;
 use crate::lane::slot_work::AttemptStep;
-use crate::lane::{Lane, SignedItem};
 
 impl Execution<'_> {
     /// Reason against another attempt at this nonce.
     pub(super) fn objection(&self, nonce: Nonce) -> Option<&'static str> {
-        let Some((slot, _)) = self.draft.bound(nonce, &self.lane.slots) else { return Some(NOT_OPEN) };
+        let Some((slot, _)) = self.draft.bound(nonce, &self.lane.ledger.slots) else { return Some(NOT_OPEN) };
         if slot.is_reserved() {
             return Some("the nonce is reserved and no transaction was submitted for it");
         }
@@ -30,7 +31,7 @@ impl Execution<'_> {
 
     /// Reason against this change at this nonce.
     fn objection_to(&self, change: &RequestedChange, nonce: Nonce) -> Option<&'static str> {
-        let (slot, bound) = self.draft.bound(nonce, &self.lane.slots)?;
+        let (slot, bound) = self.draft.bound(nonce, &self.lane.ledger.slots)?;
         let is_canceled = matches!(bound.goal, Goal::Cancel(_));
         match change {
             RequestedChange::Payload(_) if is_canceled => Some("the intent is being canceled"),
@@ -44,12 +45,12 @@ impl Execution<'_> {
     pub(super) fn request_attempt(&mut self, nonce: Nonce, change: RequestedChange) -> Answer {
         let by = self.command.id;
         let objection = self.objection(nonce).or_else(|| self.objection_to(&change, nonce));
-        let Some(slot) = self.lane.slots.get(nonce) else { return Ok(None) };
+        let Some(slot) = self.lane.ledger.slots.get(nonce) else { return Ok(None) };
         let existing = slot.next.requested.as_ref().filter(|requested| requested.by == by);
         let failed = objection.map(str::to_owned).or_else(|| existing?.failed.clone());
         if let Some(why) = failed {
             if existing.is_some() {
-                self.lane.slots.update(nonce, drop_request);
+                self.lane.ledger.slots.update(nonce, drop_request);
             }
             return refused(&why);
         }
@@ -62,7 +63,7 @@ impl Execution<'_> {
         {
             return refused(&price_too_low(least));
         }
-        self.lane.slots.update(nonce, |slot| {
+        self.lane.ledger.slots.update(nonce, |slot| {
             slot.next.requested = Some(RequestedAttempt { by, change, failed: None });
             slot.next.step = AttemptStep::None;
         });
@@ -74,14 +75,16 @@ impl Lane {
     /// Writes the result of the command that requested this attempt.
     pub(in crate::lane) fn write_requested(&self, item: &SignedItem, draft: &mut Draft) -> Result<(), CommitError> {
         let nonce = item.attempt.nonce;
-        let requested = self.slots.get(nonce).and_then(|slot| slot.next.requested.as_ref());
+        let requested = self.ledger.slots.get(nonce).and_then(|slot| slot.next.requested.as_ref());
         let Some(requested) = requested.filter(|requested| Some(requested.by) == item.requested_by) else {
             return Ok(());
         };
-        let Some(command) = self.commands.iter().find(|command| command.id == requested.by) else { return Ok(()) };
-        draft.revive(nonce, &self.slots)?;
+        let Some(command) = self.ledger.commands.iter().find(|command| command.id == requested.by) else {
+            return Ok(());
+        };
+        draft.revive(nonce, &self.ledger.slots)?;
         if let RequestedChange::Payload(call) = &requested.change {
-            draft.change(nonce, Transition::WantReplace(Payload::Evm(EvmCall::clone(call))), &self.slots)?;
+            draft.change(nonce, Transition::WantReplace(Payload::Evm(EvmCall::clone(call))), &self.ledger.slots)?;
         }
         let most = worst_cost(Amount::ZERO, item.gas_limit, item.attempt.fees);
         let text = format!(

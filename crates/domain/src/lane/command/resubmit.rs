@@ -22,7 +22,7 @@ fn resend(run: &mut Execution<'_>, nonce: Nonce) -> Answer {
     if let Some(why) = run.objection(nonce) {
         return refused(why);
     }
-    run.draft.revive(nonce, &run.lane.slots)?;
+    run.draft.revive(nonce, &run.lane.ledger.slots)?;
     run.lane.claim_now(nonce, false, run.draft);
     done("the same transaction is sent again")
 }

@@ -7,7 +7,7 @@ use crate::reservation::LockOwner;
 
 pub(super) fn execute(run: &mut Execution<'_>, by: &LockOwner, attempt: NewAttempt, cost: Amount) -> Answer {
     let (nonce, hash) = (attempt.nonce, attempt.hash);
-    let is_held = run.lane.slots.get(nonce).and_then(|slot| slot.kind_of(hash)).is_some();
+    let is_held = run.lane.ledger.slots.get(nonce).and_then(|slot| slot.kind_of(hash)).is_some();
     if is_held || run.draft.submitted_at(nonce).is_some_and(|other| other.hash == hash) {
         return done("the transaction was already submitted");
     }

@@ -13,19 +13,25 @@ use crate::lane::slot_work::Sending;
 impl Lane {
     pub(in crate::lane) fn plan_account(&mut self, now: Tick, step: &mut Step) {
         // A command needs a cursor, and a new cursor needs the account's nonce.
-        let has_work = !self.slots.is_empty()
+        let has_work = !self.ledger.slots.is_empty()
             || self.binds_under_way() > 0
             || !self.queue.candidates.is_empty()
-            || (self.cursor.is_none() && !self.commands.is_empty())
+            || (self.ledger.cursor.is_none() && !self.ledger.commands.is_empty())
             || self.reconcile_commands().next().is_some();
-        if !has_work || self.draining {
+        if !has_work || self.is_draining() {
             return;
         }
         if self.funds.is_due(now) {
-            let planned = self.signed.iter().map(|item| item.cost);
-            let signing = self.signing.iter().flatten().map(|item| item.attempt.cost);
-            let pending = self.draft.iter().flat_map(Draft::costs);
-            let open = self.slots.unmined().iter().filter_map(|nonce| self.slots.get(*nonce)).map(OpenSlot::cost);
+            let planned = self.signer.signed.iter().map(|item| item.cost);
+            let signing = self.signer.in_flight.iter().flatten().map(|item| item.attempt.cost);
+            let pending = self.commits.draft.iter().flat_map(Draft::costs);
+            let open = self
+                .ledger
+                .slots
+                .unmined()
+                .iter()
+                .filter_map(|nonce| self.ledger.slots.get(*nonce))
+                .map(OpenSlot::cost);
             let total = open
                 .chain(planned)
                 .chain(signing)
@@ -40,7 +46,7 @@ impl Lane {
 
     pub(in crate::lane) fn account(&mut self, account: Option<AccountFacts>, now: Tick) {
         let limits = &self.setup.limits;
-        let waits_for_funds = !self.slots.short().is_empty();
+        let waits_for_funds = !self.ledger.slots.short().is_empty();
         let soon = account.is_none() || waits_for_funds;
         let pause = if soon { limits.prepare_retry } else { limits.account_interval };
         let before = self.funds.account.map(|account| account.balance);
@@ -48,7 +54,7 @@ impl Lane {
         let Some(account) = account else { return };
         self.retry_unfunded(before, account.balance, now);
         self.queue.retry_postponed();
-        match self.cursor.clone() {
+        match self.ledger.cursor.clone() {
             None if self.has_finality_violation() => {
                 self.funds.read_at(now.saturating_add(self.setup.limits.prepare_retry))
             }
@@ -62,9 +68,9 @@ impl Lane {
         if before.is_some_and(|before| balance <= before) {
             return;
         }
-        let short: Vec<_> = self.slots.short().iter().copied().collect();
+        let short: Vec<_> = self.ledger.slots.short().iter().copied().collect();
         for nonce in short {
-            self.slots.update(nonce, |slot| {
+            self.ledger.slots.update(nonce, |slot| {
                 if matches!(slot.sends.next, Sending::Send { .. } | Sending::Claim { .. }) {
                     slot.sends.next = Sending::Send { at: now };
                 }

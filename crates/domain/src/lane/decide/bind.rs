@@ -9,11 +9,12 @@ use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::reservation::ReservationStep;
 
+use crate::lane::Lane;
 use crate::lane::draft::Draft;
 use crate::lane::open_slot::OpenSlot;
 use crate::lane::queue::{Candidate, Stage};
+use crate::lane::signing::{SignedItem, SigningItem};
 use crate::lane::slot_work::AttemptStep;
-use crate::lane::{Lane, SignedItem, Signing};
 
 /// Reason why a lane assigns no nonces now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,20 +62,20 @@ impl BindBlocker {
 impl Lane {
     /// Reason why the lane assigns no nonces now; `None` if it may.
     pub fn bind_blocker(&self) -> Option<BindBlocker> {
-        let Some(cursor) = &self.cursor else { return Some(BindBlocker::NotStarted) };
+        let Some(cursor) = &self.ledger.cursor else { return Some(BindBlocker::NotStarted) };
         let stops =
             |kind: &CommandKind| matches!(kind, CommandKind::Pause | CommandKind::Resync { dry_run: false, .. });
-        let is_stopping = || self.commands.iter().any(|command| stops(&command.kind));
+        let is_stopping = || self.ledger.commands.iter().any(|command| stops(&command.kind));
         let blockers = [
-            (BindBlocker::Regressed, self.regressed),
-            (BindBlocker::Protected, cursor.is_protected() || self.protect.is_some()),
+            (BindBlocker::Regressed, self.ledger.regressed),
+            (BindBlocker::Protected, cursor.is_protected() || self.commits.protection.is_some()),
             (BindBlocker::Paused, cursor.paused),
             (BindBlocker::Stopping, is_stopping()),
-            (BindBlocker::Draining, self.draining),
+            (BindBlocker::Draining, self.is_draining()),
             (BindBlocker::AccountUnread, self.funds.account.is_none()),
             (BindBlocker::ChainAhead, self.funds.ahead_reads > 0),
             (BindBlocker::ChainBehind, self.funds.behind_reads > 0),
-            (BindBlocker::ShortOfFunds, !self.slots.short().is_empty()),
+            (BindBlocker::ShortOfFunds, !self.ledger.slots.short().is_empty()),
             (BindBlocker::FinalityViolation, self.has_finality_violation()),
         ];
         blockers.into_iter().find(|(_, applies)| *applies).map(|(blocker, _)| blocker)
@@ -96,7 +97,7 @@ impl Lane {
             return 0;
         }
         let planned = self.binds_under_way();
-        let room = self.setup.limits.open_slots.saturating_sub(self.slots.len() + planned);
+        let room = self.setup.limits.open_slots.saturating_sub(self.ledger.slots.len() + planned);
         self.window_left().saturating_sub(planned).min(room)
     }
 
@@ -118,16 +119,16 @@ impl Lane {
 
     /// Number of nonces that are assigned in memory and not yet durable.
     pub(in crate::lane) fn binds_under_way(&self) -> usize {
-        let signing = self.signing.iter().flatten().filter(|item| item.candidate.is_some()).count();
-        let signed = self.signed.iter().filter(|item| item.candidate.is_some()).count();
-        signing + signed + self.draft.as_ref().map_or(0, Draft::binds)
+        let signing = self.signer.in_flight.iter().flatten().filter(|item| item.candidate.is_some()).count();
+        let signed = self.signer.signed.iter().filter(|item| item.candidate.is_some()).count();
+        signing + signed + self.commits.draft.as_ref().map_or(0, Draft::binds)
     }
 
     /// Bytes of attempts that are signed or at the signer, and not in a slot yet.
     pub(in crate::lane) fn bytes_under_way(&self) -> usize {
-        let data = |item: &Signing| Some(item.candidate.as_ref()?.call()?.data.len());
-        let signing = self.signing.iter().flatten().filter_map(data).sum::<usize>();
-        signing + self.draft.as_ref().map_or(0, Draft::bytes)
+        let data = |item: &SigningItem| Some(item.candidate.as_ref()?.call()?.data.len());
+        let signing = self.signer.in_flight.iter().flatten().filter_map(data).sum::<usize>();
+        signing + self.commits.draft.as_ref().map_or(0, Draft::bytes)
     }
 
     /// Writes binds and other attempts of slots. A lane that is paused or enters PROTECT in this commit binds nothing.
@@ -135,7 +136,7 @@ impl Lane {
     pub(in crate::lane) fn write_signed(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
         let mut room = if self.may_bind_in(draft) { self.window_left() } else { 0 };
         let mut attempted = BTreeSet::new();
-        let mut signed = VecDeque::from(std::mem::take(&mut self.signed));
+        let mut signed = VecDeque::from(std::mem::take(&mut self.signer.signed));
         while let Some(item) = signed.pop_front() {
             let written = match &item.candidate {
                 Some(candidate) if room > 0 && self.is_next(candidate, item.attempt.nonce, draft) => {
@@ -154,7 +155,7 @@ impl Lane {
                 None => self.write_attempt(item, draft),
             };
             if written.is_err() {
-                self.signed.extend(signed);
+                self.signer.signed.extend(signed);
                 return written;
             }
         }
@@ -172,14 +173,14 @@ impl Lane {
     fn write_attempt(&mut self, item: SignedItem, draft: &mut Draft) -> Result<(), CommitError> {
         let nonce = item.attempt.nonce;
         if !self.is_still_needed(&item, draft) {
-            self.slots.update(nonce, |slot| slot.next.step = AttemptStep::None);
+            self.ledger.slots.update(nonce, |slot| slot.next.step = AttemptStep::None);
             return Ok(());
         }
-        if self.slots.get(nonce).is_some_and(OpenSlot::is_recyclable) {
+        if self.ledger.slots.get(nonce).is_some_and(OpenSlot::is_recyclable) {
             draft.commit.reservation(ReservationStep::Fill { nonce });
         }
         if let Err(error) = self.write_requested(&item, draft) {
-            self.slots.update(nonce, |slot| slot.next.step = AttemptStep::None);
+            self.ledger.slots.update(nonce, |slot| slot.next.step = AttemptStep::None);
             return Err(error);
         }
         draft.attempt(item);
@@ -189,17 +190,18 @@ impl Lane {
     /// False if the slot ended since the signing, or is otherwise explained, or is reserved or about to be.
     fn is_still_needed(&self, item: &SignedItem, draft: &Draft) -> bool {
         let (attempt, reserves_next) = (&item.attempt, self.reservation_is_next());
-        let Some(slot) = self.slots.get(attempt.nonce) else { return false };
+        let Some(slot) = self.ledger.slots.get(attempt.nonce) else { return false };
         let by = slot.next.requested.as_ref().map(|requested| requested.by);
         // An attempt serves only the command that requested it.
         let is_requested =
-            by == item.requested_by && by.is_none_or(|by| self.commands.iter().any(|command| command.id == by));
+            by == item.requested_by && by.is_none_or(|by| self.ledger.commands.iter().any(|command| command.id == by));
         let is_needed = slot.needs_attempt() && !slot.is_ended() && !(reserves_next && slot.is_recyclable());
         // Attempts that were sent since the pricing must be replaced as well.
         let replaces = check_replaces(attempt.fees, slot.attempts_to_replace().map(|sent| sent.fees)).is_ok();
         // A cancel command may precede this attempt in the same commit.
-        let is_canceled =
-            item.requested_by.is_some() && attempt.kind.carries_payload() && draft.cancels(attempt.nonce, &self.slots);
+        let is_canceled = item.requested_by.is_some()
+            && attempt.kind.carries_payload()
+            && draft.cancels(attempt.nonce, &self.ledger.slots);
         let fits = slot.next_ordinal() == attempt.ordinal && is_needed && is_requested;
         fits && replaces && !is_canceled && !draft.explains(attempt.nonce)
     }

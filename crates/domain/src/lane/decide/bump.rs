@@ -18,7 +18,7 @@ impl Lane {
     /// True if a bump is due instead of a resend.
     pub(in crate::lane) fn may_bump(&self, slot: &OpenSlot, signal: Option<MempoolSignal>, at: Timestamp) -> bool {
         let policy = &self.setup.policy.bump;
-        let is_lowest = self.slots.unmined().first() == Some(&slot.nonce);
+        let is_lowest = self.ledger.slots.unmined().first() == Some(&slot.nonce);
         let is_allowed = policy.enabled
             && (is_lowest || !policy.only_lowest)
             && slot.next_ordinal() <= policy.max_attempts
@@ -41,7 +41,7 @@ impl Lane {
             return;
         }
         let (most, pace) = (self.setup.policy.bump.max_attempts, self.pace());
-        self.slots.update(nonce, |slot| {
+        self.ledger.slots.update(nonce, |slot| {
             let has_tries = slot.next_ordinal() <= most;
             let ours = if slot.wants_filler() {
                 has_tries || !is_replacement
@@ -58,15 +58,13 @@ impl Lane {
 
     /// Notifies consumers when the market price rises above the cap of the policy, and when it falls below it again.
     pub(in crate::lane) fn write_fee_cap_event(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
-        if self.queue.is_known_empty() && self.slots.unmined().is_empty() {
+        if self.queue.is_known_empty() && self.ledger.slots.unmined().is_empty() {
             // No intent waits for a price.
-            self.above_cap = None;
+            self.fee_cap.exceeded = None;
         }
-        match &self.above_cap {
-            Some(text) if !self.notified_above_cap => {
-                draft.lane_event(LaneEventKind::FeesAboveCap, NodeText::new(text))
-            }
-            None if self.notified_above_cap => {
+        match &self.fee_cap.exceeded {
+            Some(text) if !self.fee_cap.notified => draft.lane_event(LaneEventKind::FeesAboveCap, NodeText::new(text)),
+            None if self.fee_cap.notified => {
                 let text = NodeText::new("the market price is below the cap again");
                 draft.lane_event(LaneEventKind::FeesBelowCap, text)
             }

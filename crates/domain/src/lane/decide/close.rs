@@ -10,7 +10,7 @@ impl Lane {
     pub(in crate::lane) fn write_closed(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
         let Some(first) = draft.base().map(|cursor| cursor.open_nonce) else { return Ok(()) };
         let mut open = first;
-        for slot in self.slots.iter() {
+        for slot in self.ledger.slots.iter() {
             let nonce = slot.nonce;
             // A nonce outlives the intent whose reservation ended.
             let ends_now = draft.ends_intent(nonce) && !draft.ends_reservation(nonce);

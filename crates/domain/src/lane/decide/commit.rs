@@ -6,30 +6,32 @@ use crate::mistakes::{self, Mistake};
 use crate::text::NodeText;
 use crate::time::Tick;
 
+use crate::lane::Lane;
 use crate::lane::decide::start::never_begun;
 use crate::lane::draft::Draft;
 use crate::lane::effect::{Effect, Step};
-use crate::lane::{Lane, SignedItem};
+use crate::lane::signing::SignedItem;
 
 impl Lane {
     pub(in crate::lane) fn plan_commit(&mut self, now: Tick, step: &mut Step) {
-        if self.draft.is_some() {
+        if self.commits.draft.is_some() {
             return;
         }
-        if now < self.write_after {
-            step.wake(self.write_after);
+        if now < self.commits.not_before {
+            step.wake(self.commits.not_before);
             return;
         }
-        let mut draft = Draft::new(&self.lease, self.cursor.clone(), now, self.database_now(now));
-        let filled = if self.regressed { self.acknowledge_regression(&mut draft) } else { self.fill(&mut draft) };
+        let mut draft = Draft::new(&self.lease, self.ledger.cursor.clone(), now, self.database_now(now));
+        let filled =
+            if self.ledger.regressed { self.acknowledge_regression(&mut draft) } else { self.fill(&mut draft) };
         step.append(std::mem::take(&mut draft.step));
         if let Err(error) = filled {
             // A defect of Gapless, not of the data: nothing of this commit is written, and a notice is logged.
             let text = NodeText::new(&format!("cannot build the commit: {error}"));
             step.effects.push(Effect::Notice { nonce: None, text });
             self.drop_draft(draft);
-            self.write_after = now.saturating_add(self.setup.limits.resend_longest);
-            step.wake(self.write_after);
+            self.commits.not_before = now.saturating_add(self.setup.limits.resend_longest);
+            step.wake(self.commits.not_before);
             return;
         }
         if draft.commit.is_empty() {
@@ -40,13 +42,13 @@ impl Lane {
             step.effects.push(Effect::Broadcast(draft.taken.signed.iter().map(SignedItem::outgoing).collect()));
         }
         step.effects.push(Effect::Commit(Box::new(draft.commit.clone())));
-        self.draft = Some(draft);
+        self.commits.draft = Some(draft);
         self.queue.commit_began();
     }
 
     /// Writes that the lane knows of the lost commits. The lane writes nothing else before.
     fn acknowledge_regression(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
-        let cursor = self.cursor.get_or_insert_with(|| never_begun(&self.setup));
+        let cursor = self.ledger.cursor.get_or_insert_with(|| never_begun(&self.setup));
         let detail = NodeText::new(
             "the database lost commits or was restored; run resync to reconcile the transactions that were sent since",
         );
@@ -70,7 +72,7 @@ impl Lane {
             return Ok(());
         }
         self.write_commands(draft)?;
-        if let Some(protection) = self.protect.take() {
+        if let Some(protection) = self.commits.protection.take() {
             draft.protect(protection)?;
         }
         self.write_balance(draft)?;
@@ -80,15 +82,15 @@ impl Lane {
         self.write_claims(draft)?;
         self.write_fee_cap_event(draft)?;
         self.write_closed(draft)?;
-        if draft.commit.is_empty() && self.unreplicated && self.has_something_to_send(draft.now) {
+        if draft.commit.is_empty() && self.commits.unreplicated && self.has_something_to_send(draft.now) {
             // There is nothing to write, but sends wait for a replicated commit.
-            draft.set_in_flight(!self.slots.is_empty())?;
+            draft.set_in_flight(!self.ledger.slots.is_empty())?;
         }
         self.write_counts(draft)
     }
 
     fn write_reports(&mut self, draft: &mut Draft) {
-        draft.taken.reports = std::mem::take(&mut self.reports);
+        draft.taken.reports = std::mem::take(&mut self.outbox.reports);
         for report in &draft.taken.reports {
             draft.commit.report(report.clone());
         }

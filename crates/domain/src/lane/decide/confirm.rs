@@ -31,37 +31,37 @@ enum UnexpectedSighting {
 impl Lane {
     /// True if a slot waits for new heads to write confirmation notices.
     pub fn follows_heads(&self) -> bool {
-        !self.notice_queue.is_empty() && self.setup.limits.notices_per_head > 0
+        !self.chain.notice_queue.is_empty() && self.setup.limits.notices_per_head > 0
     }
 
     pub(in crate::lane) fn has_finality_violation(&self) -> bool {
-        self.chain.as_ref().is_some_and(|chain| chain.finality_violation.is_some())
+        self.chain.finality_violation().is_some()
     }
 
     pub(in crate::lane) fn chain_changed(&mut self, chain: Arc<ChainFacts>) {
         // A lane that never started has nothing to contradict; it only does not start.
-        if let Some(broken) = chain.finality_violation.as_ref().filter(|_| self.cursor.is_some()) {
+        if let Some(broken) = chain.finality_violation.as_ref().filter(|_| self.ledger.cursor.is_some()) {
             self.want_protect(broken.code, broken.detail.as_str());
         }
-        self.chain = Some(chain);
+        self.chain.facts = Some(chain);
         #[cfg(feature = "mistakes")]
         if mistakes::made(Mistake::ReorgIgnored) {
             self.end_by_height();
         }
         let mut room = self.setup.limits.notices_per_head;
-        for _ in 0..self.notice_queue.len() {
+        for _ in 0..self.chain.notice_queue.len() {
             if room == 0 {
                 return;
             }
-            let Some(nonce) = self.notice_queue.pop_front() else { return };
-            let grows = self.slots.update(nonce, |slot| {
+            let Some(nonce) = self.chain.notice_queue.pop_front() else { return };
+            let grows = self.ledger.slots.update(nonce, |slot| {
                 let is_mined = matches!(slot.mining, MiningState::Mined(_));
                 slot.notice = if is_mined { Notice::Due } else { Notice::None };
                 is_mined
             });
             if grows == Some(true) {
                 room -= 1;
-                self.notice_queue.push_back(nonce);
+                self.chain.notice_queue.push_back(nonce);
             }
         }
     }
@@ -72,14 +72,14 @@ impl Lane {
         | Sighting::Final { hash, .. }
         | Sighting::NotFound { hash }
         | Sighting::Mined(MinedTx { hash, .. })) = &sighting;
-        let Some(nonce) = self.by_hash.get(hash).copied() else { return };
+        let Some(nonce) = self.chain.by_hash.get(hash).copied() else { return };
         let is_matched = |slot: &OpenSlot| slot.kind_of(*hash).is_some();
         if (mistakes::made(Mistake::ReorgIgnored) && matches!(sighting, Sighting::Unmined { .. }))
-            || (mistakes::made(Mistake::OnlyLastHash) && !self.slots.get(nonce).is_some_and(is_matched))
+            || (mistakes::made(Mistake::OnlyLastHash) && !self.ledger.slots.get(nonce).is_some_and(is_matched))
         {
             return;
         }
-        let answer = self.slots.update(nonce, |slot| {
+        let answer = self.ledger.slots.update(nonce, |slot| {
             let changed = slot.observe(sighting, now)?;
             let grows = matches!(slot.mining, MiningState::Mined(_)) && slot.notice == Notice::None;
             if grows {
@@ -93,7 +93,7 @@ impl Lane {
                     self.queue.retry_postponed();
                 }
                 if grows && self.setup.limits.notices_per_head > 0 {
-                    self.notice_queue.push_back(nonce);
+                    self.chain.notice_queue.push_back(nonce);
                 }
             }
             Some(Err(UnexpectedSighting::Orphaned(block))) => {
@@ -103,7 +103,7 @@ impl Lane {
             }
             // The transaction is final in another block than the known one: ask for its inclusion.
             Some(Err(UnexpectedSighting::FinalElsewhere(hash))) => {
-                self.effects.push(Effect::Watch(vec![WatchRequest { hash, known_block: None, look_up: true }]));
+                self.outbox.effects.push(Effect::Watch(vec![WatchRequest { hash, known_block: None, look_up: true }]));
             }
             None => {}
         }
@@ -113,12 +113,12 @@ impl Lane {
     pub(in crate::lane) fn write_changes(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
         let may_end = self.may_end();
         let most = self.setup.policy.confirmations.required;
-        let tail = self.chain.as_ref().map(|chain| &chain.tail);
-        for nonce in self.slots.changed() {
+        let tail = self.chain.facts.as_ref().map(|chain| &chain.tail);
+        for nonce in self.ledger.slots.changed() {
             if draft.has_lost(nonce) {
                 continue;
             }
-            let due = self.slots.update(nonce, |slot| {
+            let due = self.ledger.slots.update(nonce, |slot| {
                 let due = slot.due_transitions(may_end, tail, most);
                 if slot.notice == Notice::Due {
                     slot.notice = Notice::Queued;
@@ -126,7 +126,7 @@ impl Lane {
                 due
             });
             for transition in due.unwrap_or_default() {
-                draft.change(nonce, transition, &self.slots)?;
+                draft.change(nonce, transition, &self.ledger.slots)?;
             }
         }
         Ok(())
@@ -134,7 +134,7 @@ impl Lane {
 
     /// False after a loss of commits, until an operator has reconciled: no intent may become terminal.
     pub(in crate::lane) fn may_end(&self) -> bool {
-        self.cursor.as_ref().is_some_and(|cursor| !cursor.state.is_store_regressed())
+        self.ledger.cursor.as_ref().is_some_and(|cursor| !cursor.state.is_store_regressed())
     }
 }
 

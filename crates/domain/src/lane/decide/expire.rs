@@ -15,24 +15,26 @@ use crate::lane::queue::Stage;
 impl Lane {
     /// Cancels bound intents that have expired and are not mined (S16).
     pub(in crate::lane) fn write_expired(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
-        for nonce in self.slots.overdue(draft.at) {
-            let Some((slot, _)) = draft.bound(nonce, &self.slots) else { continue };
-            if !slot.is_reserved() && !draft.cancels(nonce, &self.slots) && !draft.explains(nonce) {
-                draft.want_cancel(nonce, CancelReason::Expired, &self.slots)?;
+        for nonce in self.ledger.slots.overdue(draft.at) {
+            let Some((slot, _)) = draft.bound(nonce, &self.ledger.slots) else { continue };
+            if !slot.is_reserved() && !draft.cancels(nonce, &self.ledger.slots) && !draft.explains(nonce) {
+                draft.want_cancel(nonce, CancelReason::Expired, &self.ledger.slots)?;
             }
         }
         // Deadlines of reservations are included.
-        self.slots.next_deadline(draft.at).into_iter().for_each(|due| draft.step.wake(self.tick_of(due)));
+        self.ledger.slots.next_deadline(draft.at).into_iter().for_each(|due| draft.step.wake(self.tick_of(due)));
         Ok(())
     }
 
     /// Ends the candidates that fail in the queue.
     pub(in crate::lane) fn write_failing(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
-        if !self.slots.unmined().is_empty() {
+        if !self.ledger.slots.unmined().is_empty() {
             // An earlier transaction was orphaned since the simulation reverted (S19).
             self.queue.retry_reverted();
         }
-        if !self.queue.has_failing() || self.cursor.as_ref().is_some_and(|cursor| cursor.state.is_store_regressed()) {
+        if !self.queue.has_failing()
+            || self.ledger.cursor.as_ref().is_some_and(|cursor| cursor.state.is_store_regressed())
+        {
             return Ok(());
         }
         let mut written = Ok(());
@@ -49,10 +51,10 @@ impl Lane {
 
     /// Ends the reservations that timed out.
     pub(in crate::lane) fn write_expired_reservations(&self, draft: &mut Draft) -> Result<(), CommitError> {
-        let is_reserved = |nonce: &Nonce| self.slots.get(*nonce).is_some_and(OpenSlot::is_reserved);
-        let overdue = self.slots.overdue(draft.at).into_iter().filter(is_reserved);
+        let is_reserved = |nonce: &Nonce| self.ledger.slots.get(*nonce).is_some_and(OpenSlot::is_reserved);
+        let overdue = self.ledger.slots.overdue(draft.at).into_iter().filter(is_reserved);
         for nonce in overdue.filter(|_| self.may_end()) {
-            draft.end_reservation(ReservationStep::Expire { nonce }, &self.slots)?;
+            draft.end_reservation(ReservationStep::Expire { nonce }, &self.ledger.slots)?;
         }
         Ok(())
     }

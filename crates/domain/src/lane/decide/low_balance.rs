@@ -4,6 +4,7 @@ use crate::ledger::CommitError;
 
 use crate::lane::Lane;
 use crate::lane::draft::Draft;
+use crate::lane::funds::LastSpend;
 
 impl Lane {
     pub(in crate::lane) fn write_balance(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
@@ -21,7 +22,7 @@ impl Lane {
             self.funds.unaffordable_cost = None;
         }
         let threshold = self.setup.policy.funds.low_balance;
-        let short = self.slots.short().first();
+        let short = self.ledger.slots.short().first();
         let problem = match (short, self.funds.unaffordable_cost) {
             (Some(nonce), _) => Some(format!("the account cannot pay for nonce {nonce}: the balance is {balance} wei")),
             (None, Some(cost)) => {
@@ -34,7 +35,7 @@ impl Lane {
         match (was_low, problem) {
             (false, Some(text)) => Some((true, text)),
             // The cost of the next candidate is unknown until it is prepared.
-            (true, None) if self.queue.is_known_empty() || self.funds.last_spend_succeeded => {
+            (true, None) if self.queue.is_known_empty() || self.funds.last_spend == LastSpend::Paid => {
                 Some((false, format!("the balance is {balance} wei")))
             }
             _ => None,

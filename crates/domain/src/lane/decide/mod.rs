@@ -32,11 +32,12 @@ use crate::time::Tick;
 
 use crate::lane::Lane;
 use crate::lane::effect::Step;
+use crate::lane::lane_state::Phase;
 
 impl Lane {
     pub(in crate::lane) fn decide(&mut self, now: Tick) -> Step {
-        let mut step = Step { effects: std::mem::take(&mut self.effects), wake_at: None };
-        if self.over {
+        let mut step = Step { effects: std::mem::take(&mut self.outbox.effects), wake_at: None };
+        if self.phase == Phase::Over {
             return step;
         }
         self.plan_account(now, &mut step);

@@ -39,10 +39,10 @@ pub(in crate::lane) enum PriceError {
 impl Lane {
     /// Drops requests whose command is gone.
     pub(in crate::lane) fn drop_orphaned_requests(&mut self) {
-        for nonce in self.slots.needing_attempt() {
-            let by = self.slots.get(nonce).and_then(|slot| Some(slot.next.requested.as_ref()?.by));
-            if by.is_some_and(|by| !self.commands.iter().any(|command| command.id == by)) {
-                self.slots.update(nonce, drop_request);
+        for nonce in self.ledger.slots.needing_attempt() {
+            let by = self.ledger.slots.get(nonce).and_then(|slot| Some(slot.next.requested.as_ref()?.by));
+            if by.is_some_and(|by| !self.ledger.commands.iter().any(|command| command.id == by)) {
+                self.ledger.slots.update(nonce, drop_request);
             }
         }
     }
@@ -92,9 +92,9 @@ impl Lane {
 
     /// Failure text of the requested attempt; `None` if there is no request, or if it may still succeed.
     pub(in crate::lane) fn request_failure(&self, nonce: Nonce, failure: &PrepareFailure) -> Option<String> {
-        self.slots.get(nonce)?.next.requested.as_ref()?;
+        self.ledger.slots.get(nonce)?.next.requested.as_ref()?;
         // The call may depend on an earlier transaction of the account (S19).
-        let is_lowest = self.slots.unmined().first() == Some(&nonce);
+        let is_lowest = self.ledger.slots.unmined().first() == Some(&nonce);
         match failure {
             PrepareFailure::Reverted { text, .. } if is_lowest => Some(format!("the transaction would revert: {text}")),
             PrepareFailure::Invalid(text) => Some(format!("no node would accept the transaction: {text}")),
@@ -118,7 +118,7 @@ impl Lane {
     /// Handles an attempt that cannot be made: a request fails, a mere bump falls back to the existing attempt, and
     /// other attempts are tried again later.
     pub(in crate::lane) fn no_attempt(&mut self, nonce: Nonce, why: String, retry: Tick) {
-        self.slots.update(nonce, |slot| {
+        self.ledger.slots.update(nonce, |slot| {
             if let Some(requested) = &mut slot.next.requested {
                 requested.failed = Some(why);
                 slot.next.step = AttemptStep::None;

@@ -39,7 +39,7 @@ enum Supply {
 
 impl Lane {
     pub(in crate::lane) fn plan_peek(&mut self, now: Tick, step: &mut Step) {
-        if self.queue.is_peeking() || self.draining {
+        if self.queue.is_peeking() || self.is_draining() {
             return;
         }
         let ahead = self.peek_ahead();
@@ -68,7 +68,7 @@ impl Lane {
             Read::Nothing if needed == Read::Nothing => return step.wake(again_at),
             Read::Nothing => return step.wake(retry_at.min(again_at)),
         };
-        self.commands_done.clear();
+        self.ledger.commands_done.clear();
         step.effects.push(Effect::Peek { limit, without });
     }
 
@@ -98,7 +98,7 @@ impl Lane {
     fn needed_read(&self, supply: Supply) -> Read {
         // Intents whose bind has not committed are still QUEUED in the store. Peek at most once per commit, or they are
         // read again and again.
-        let was_read = self.draft.is_some()
+        let was_read = self.commits.draft.is_some()
             && self.queue.was_read_since_commit()
             && self.queue.was_read()
             && !self.compares_queue();
@@ -132,10 +132,11 @@ impl Lane {
             self.queue.peek_failed();
             return;
         };
-        self.commands = commands.into_iter().filter(|command| !self.commands_done.contains(&command.id)).collect();
+        self.ledger.commands =
+            commands.into_iter().filter(|command| !self.ledger.commands_done.contains(&command.id)).collect();
         if peek.limit > 0 {
             self.merge(&peek, queue);
-        } else if self.commands.iter().any(|command| self.targets_unknown_intent(command)) {
+        } else if self.ledger.commands.iter().any(|command| self.targets_unknown_intent(command)) {
             self.queue.want_read();
         }
         self.drop_orphaned_requests();
@@ -146,15 +147,15 @@ impl Lane {
             self.scans.queue_was_read();
         }
         let leaving: HashSet<TxId> = self.ids_leaving().collect();
-        let slots = &self.slots;
+        let slots = &self.ledger.slots;
         self.queue.merge(peek, queue, |id| slots.holds(id) || leaving.contains(&id));
     }
 
     /// Intents that are about to leave the queue. The store may still list them as queued.
     pub(in crate::lane) fn ids_leaving(&self) -> impl Iterator<Item = TxId> {
-        let signing = self.signing.iter().flatten().filter_map(|item| Some(item.candidate.as_ref()?.tx.id));
-        let signed = self.signed.iter().filter_map(|item| Some(item.candidate.as_ref()?.tx.id));
-        let drafted = self.draft.iter().flat_map(Draft::ids);
+        let signing = self.signer.in_flight.iter().flatten().filter_map(|item| Some(item.candidate.as_ref()?.tx.id));
+        let signed = self.signer.signed.iter().filter_map(|item| Some(item.candidate.as_ref()?.tx.id));
+        let drafted = self.commits.draft.iter().flat_map(Draft::ids);
         signing.chain(signed).chain(drafted)
     }
 }

@@ -49,11 +49,12 @@ impl Lane {
 
     fn request_attempt_prices(&mut self, now: Tick, mut requests: Vec<PrepareRequest>, step: &mut Step) {
         let reserves_next = self.reservation_is_next();
-        for nonce in self.slots.needing_attempt() {
+        for nonce in self.ledger.slots.needing_attempt() {
             if requests.len() >= self.setup.limits.batch {
                 break;
             }
-            let Some(slot) = self.slots.get(nonce).filter(|slot| !(reserves_next && slot.is_recyclable())) else {
+            let Some(slot) = self.ledger.slots.get(nonce).filter(|slot| !(reserves_next && slot.is_recyclable()))
+            else {
                 continue;
             };
             let due = match slot.next.step {
@@ -70,7 +71,9 @@ impl Lane {
                 let speed = slot.tx.as_ref().map_or(Speed::Standard, |tx| tx.intent.speed());
                 let ticket = slot.next.ticket.wrapping_add(1);
                 requests.push(PrepareRequest { key: PrepareKey::Slot(nonce, ticket), call, speed });
-                self.slots.update(nonce, |slot| (slot.next.step, slot.next.ticket) = (AttemptStep::Pricing, ticket));
+                self.ledger
+                    .slots
+                    .update(nonce, |slot| (slot.next.step, slot.next.ticket) = (AttemptStep::Pricing, ticket));
             }
         }
         if !requests.is_empty() {
@@ -87,7 +90,7 @@ impl Lane {
     ) {
         // The call may depend on an earlier transaction of the account, also on one without a nonce (S19).
         let is_next = self.queue.first().is_some_and(|candidate| candidate.tx.id == id);
-        let alone = is_next && self.slots.unmined().is_empty() && self.binds_under_way() == 0;
+        let alone = is_next && self.ledger.slots.unmined().is_empty() && self.binds_under_way() == 0;
         let last_block = if answer.is_err() { self.newest_inclusion() } else { None }.map(|link| link.block.number);
         let (retry, funds) = (now.saturating_add(self.setup.limits.prepare_retry), self.setup.policy.funds.on_shortage);
         // The candidate may have failed, or left the queue and returned, since the request.
@@ -102,12 +105,12 @@ impl Lane {
                 let market = Market { asks: prepared.fees, base_fee: prepared.base_fee };
                 match market.first_offer(&self.setup.policy.fees) {
                     Offer::At(fees) => {
-                        self.above_cap = None;
+                        self.fee_cap.exceeded = None;
                         Stage::Ready { prepared: Prepared { fees, ..prepared }, at: now }
                     }
                     // The candidate is tried again until the price is below the cap (F06).
                     Offer::AboveCap(cap) => {
-                        self.above_cap = Some(above_cap(prepared.fees.highest_price(), cap));
+                        self.fee_cap.exceeded = Some(above_cap(prepared.fees.highest_price(), cap));
                         Stage::Later(retry)
                     }
                 }
@@ -132,7 +135,7 @@ impl Lane {
     }
 
     pub(in crate::lane) fn newest_inclusion(&self) -> Option<BlockLink> {
-        newest_link(self.slots.iter().filter_map(OpenSlot::mined_in).chain(self.newest_closed))
+        newest_link(self.ledger.slots.iter().filter_map(OpenSlot::mined_in).chain(self.chain.newest_closed))
     }
 
     pub(in crate::lane) fn attempt_prepared(
@@ -145,7 +148,7 @@ impl Lane {
         let retry = now.saturating_add(self.setup.limits.prepare_retry);
         // The nonce may be reserved since the request, or a newer request may be in flight.
         let is_awaited = |slot: &&OpenSlot| slot.next.step == AttemptStep::Pricing && slot.next.ticket == ticket;
-        let Some(slot) = self.slots.get(nonce).filter(is_awaited) else { return };
+        let Some(slot) = self.ledger.slots.get(nonce).filter(is_awaited) else { return };
         if let (Err(PrepareFailure::Unavailable(text)), true) = (&answer, slot.is_only_a_bump()) {
             let why = text.to_string();
             self.no_attempt(nonce, why, retry);
@@ -156,7 +159,7 @@ impl Lane {
             return;
         }
         let fees = self.setup.policy.fees;
-        self.slots.update(nonce, |slot| {
+        self.ledger.slots.update(nonce, |slot| {
             // The market does not ask for more than the attempt offers: the same bytes are sent again, at their pace.
             let is_enough = |prepared: &Prepared| {
                 let offered = slot.wanted().map(|wanted| wanted.fees);

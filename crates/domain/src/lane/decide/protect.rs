@@ -67,16 +67,18 @@ impl Lane {
         let finalized = account.finalized.unwrap_or_default();
         let consumed = account.latest.max(finalized);
         // A reorg may have lowered the account's nonce. Earlier lookups prove nothing then.
-        let unused: Vec<Nonce> = self.slots.unmined().range(consumed..).copied().take(LOST_SLOTS_AT_ONCE).collect();
+        let unused: Vec<Nonce> =
+            self.ledger.slots.unmined().range(consumed..).copied().take(LOST_SLOTS_AT_ONCE).collect();
         for nonce in unused {
-            self.slots.update(nonce, |slot| slot.forget_missed_lookups());
+            self.ledger.slots.update(nonce, |slot| slot.forget_missed_lookups());
         }
-        let used_up: Vec<Nonce> = self.slots.unmined().range(..consumed).copied().take(LOST_SLOTS_AT_ONCE).collect();
+        let used_up: Vec<Nonce> =
+            self.ledger.slots.unmined().range(..consumed).copied().take(LOST_SLOTS_AT_ONCE).collect();
         let mut watched = Vec::new();
         let (mut lost, mut again) = (None, false);
         for nonce in used_up {
-            let misses = self.slots.update(nonce, OpenSlot::count_missed_lookup).flatten();
-            let (Some(misses), Some(slot)) = (misses, self.slots.get(nonce)) else { continue };
+            let misses = self.ledger.slots.update(nonce, OpenSlot::count_missed_lookup).flatten();
+            let (Some(misses), Some(slot)) = (misses, self.ledger.slots.get(nonce)) else { continue };
             watched.extend(slot.hashes().map(|hash| WatchRequest { hash, known_block: None, look_up: true }));
             // A reserved nonce has no hash, but is checked again as well.
             again = true;
@@ -93,7 +95,7 @@ impl Lane {
             self.want_protect(ProtectCode::ForeignTransaction, &text);
         }
         if !watched.is_empty() {
-            self.effects.push(Effect::Watch(watched));
+            self.outbox.effects.push(Effect::Watch(watched));
         }
         if again {
             self.funds.read_at(now.saturating_add(self.setup.limits.prepare_retry));
@@ -114,9 +116,9 @@ impl Lane {
 
     /// The lowest nonce below the cursor that has no slot and is not closed.
     pub(in crate::lane) fn first_hole(&self) -> Option<u64> {
-        let cursor = self.cursor.as_ref()?;
+        let cursor = self.ledger.cursor.as_ref()?;
         let mut expected = cursor.open_nonce.get();
-        for slot in self.slots.iter() {
+        for slot in self.ledger.slots.iter() {
             if slot.nonce.get() != expected {
                 break;
             }
@@ -127,9 +129,9 @@ impl Lane {
 
     /// Enters PROTECT with the next commit. A lane that is already in PROTECT keeps its first reason.
     pub(in crate::lane) fn want_protect(&mut self, code: ProtectCode, text: &str) {
-        let cursor = self.cursor.get_or_insert_with(|| never_begun(&self.setup));
-        if !cursor.is_protected() && self.protect.is_none() {
-            self.protect = Some(Protection { code, detail: NodeText::new(text) });
+        let cursor = self.ledger.cursor.get_or_insert_with(|| never_begun(&self.setup));
+        if !cursor.is_protected() && self.commits.protection.is_none() {
+            self.commits.protection = Some(Protection { code, detail: NodeText::new(text) });
         }
     }
 }

@@ -18,10 +18,10 @@ use crate::lane::slot_work::{Diagnosis, Sending};
 impl Lane {
     /// Claims the slots that are due. If the policy asks for it, the mempools are diagnosed first.
     pub(in crate::lane) fn write_claims(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
-        let Some(pause) = self.setup.resubmit_interval().filter(|_| !self.draining) else { return Ok(()) };
+        let Some(pause) = self.setup.resubmit_interval().filter(|_| !self.is_draining()) else { return Ok(()) };
         let mut asked = Vec::new();
-        for nonce in self.slots.to_claim(draft.now) {
-            let Some(slot) = self.slots.get(nonce) else { continue };
+        for nonce in self.ledger.slots.to_claim(draft.now) {
+            let Some(slot) = self.ledger.slots.get(nonce) else { continue };
             let Sending::Claim { diagnosis, .. } = slot.sends.next else { continue };
             let signal = match diagnosis {
                 Diagnosis::Known(signal) => Some(signal),
@@ -43,7 +43,7 @@ impl Lane {
             if is_try && tries >= self.setup.policy.stuck.after_tries {
                 self.give_up(nonce, draft)?;
             }
-            self.slots.update(nonce, |slot| slot.sends.next = Sending::Claiming { signal });
+            self.ledger.slots.update(nonce, |slot| slot.sends.next = Sending::Claiming { signal });
         }
         for request in &asked {
             self.note_diagnosis(request.nonce, Diagnosis::Requested);
@@ -51,7 +51,7 @@ impl Lane {
         if !asked.is_empty() {
             draft.step.effects.push(Effect::Diagnose(asked));
         }
-        self.slots.next_after(draft.now).into_iter().for_each(|at| draft.step.wake(at));
+        self.ledger.slots.next_after(draft.now).into_iter().for_each(|at| draft.step.wake(at));
         Ok(())
     }
 
@@ -59,7 +59,7 @@ impl Lane {
     pub(in crate::lane) fn claim_now(&mut self, nonce: Nonce, is_bump: bool, draft: &mut Draft) {
         let pause = self.setup.policy.resubmit.interval;
         draft.claim(Claim { nonce, pause, tries: 0, signal: None }, is_bump);
-        self.slots.update(nonce, |slot| {
+        self.ledger.slots.update(nonce, |slot| {
             if slot.sends.next != Sending::InFlight {
                 slot.sends.next = Sending::Claiming { signal: None };
             }
@@ -69,7 +69,7 @@ impl Lane {
     /// True if the resend counts as a try. Only the lowest nonce counts, because the others wait for it. A chain
     /// without new blocks and an account without funds are not counted either.
     fn is_try(&self, slot: &OpenSlot) -> bool {
-        let is_lowest = self.slots.unmined().first() == Some(&slot.nonce);
+        let is_lowest = self.ledger.slots.unmined().first() == Some(&slot.nonce);
         is_lowest
             && !slot.sends.refusals.short_of_funds
             && self.blocks_since_sent(slot).is_some_and(|blocks| blocks > 0)
@@ -91,14 +91,14 @@ impl Lane {
     }
 
     fn note_diagnosis(&mut self, nonce: Nonce, diagnosis: Diagnosis) {
-        self.slots.update(nonce, |slot| slot.sends.next = slot.sends.next.diagnosed(diagnosis));
+        self.ledger.slots.update(nonce, |slot| slot.sends.next = slot.sends.next.diagnosed(diagnosis));
     }
 
     /// Marks the intent as stuck after the last try.
     fn give_up(&self, nonce: Nonce, draft: &mut Draft) -> Result<(), CommitError> {
-        let state = draft.intent(nonce, &self.slots).map(|tx| tx.state.name());
+        let state = draft.intent(nonce, &self.ledger.slots).map(|tx| tx.state.name());
         if let Some(StateName::Allocated | StateName::Tracking) = state {
-            draft.change(nonce, Transition::GiveUp(StuckReason::OutOfTries), &self.slots)?;
+            draft.change(nonce, Transition::GiveUp(StuckReason::OutOfTries), &self.ledger.slots)?;
         }
         Ok(())
     }

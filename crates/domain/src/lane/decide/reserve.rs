@@ -21,15 +21,15 @@ impl Lane {
     pub(in crate::lane) fn write_reservations(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
         // Attempts at the signer come before the candidates. Reservations that end or change in this commit are known
         // only after it.
-        let at_the_signer = self.signing.iter().flatten().any(|item| item.candidate.is_some());
+        let at_the_signer = self.signer.in_flight.iter().flatten().any(|item| item.candidate.is_some());
         let moves = draft.ended_reservations().next().is_some() || draft.reconciles();
         if at_the_signer || moves || !self.may_bind_in(draft) {
             return Ok(());
         }
-        let open = self.setup.limits.open_slots.saturating_sub(self.slots.len());
+        let open = self.setup.limits.open_slots.saturating_sub(self.ledger.slots.len());
         let mut room = self.window_left().min(open).saturating_sub(draft.binds());
         // This commit fills none of them, because the next candidate is a reservation request.
-        let mut recyclable: VecDeque<Nonce> = self.slots.recyclable().collect();
+        let mut recyclable: VecDeque<Nonce> = self.ledger.slots.recyclable().collect();
         for _ in 0..self.setup.limits.batch {
             let Some(index) = self.queue.first_index() else { break };
             let Some(candidate) = self.queue.candidates.get(index) else { break };
@@ -54,7 +54,7 @@ impl Lane {
     /// counts as the caller's transaction, or fills a recyclable nonce. A lost nonce is no longer reserved.
     pub(in crate::lane) fn settle_reservations(&self, draft: &mut Draft) {
         let reservation_of =
-            |nonce: Nonce| self.slots.get(nonce).map_or(&SlotReservation::NotReserved, |slot| &slot.reservation);
+            |nonce: Nonce| self.ledger.slots.get(nonce).map_or(&SlotReservation::NotReserved, |slot| &slot.reservation);
         let mut steps = Vec::new();
         for attempt in draft.commit.attempts() {
             let nonce = attempt.nonce;

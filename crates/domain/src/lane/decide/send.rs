@@ -15,25 +15,25 @@ use crate::lane::slot_work::Sending;
 
 impl Lane {
     pub(in crate::lane) fn plan_broadcast(&mut self, now: Tick, step: &mut Step) {
-        if self.broadcasting || self.draining {
+        if self.outbox.broadcasting || self.is_draining() {
             return;
         }
         let mut outgoing = Vec::new();
         let database_now = self.database_now(now);
-        for nonce in self.slots.to_send(now) {
+        for nonce in self.ledger.slots.to_send(now) {
             let is_sendable = |slot: &&OpenSlot| slot.is_due(now) && slot.is_in_time(database_now);
-            let Some(slot) = self.slots.get(nonce).filter(is_sendable) else { continue };
-            let Some(wanted) = slot.wanted().filter(|_| !self.unreplicated) else { continue };
+            let Some(slot) = self.ledger.slots.get(nonce).filter(is_sendable) else { continue };
+            let Some(wanted) = slot.wanted().filter(|_| !self.commits.unreplicated) else { continue };
             let tx = SignedTx { hash: wanted.hash, raw: wanted.raw.clone() };
-            self.slots.update(nonce, |slot| slot.mark_sending(tx.hash));
+            self.ledger.slots.update(nonce, |slot| slot.mark_sending(tx.hash));
             outgoing.push(Outgoing { nonce, tx });
             if outgoing.len() >= self.setup.limits.batch {
                 break;
             }
         }
-        self.slots.next_after(now).into_iter().for_each(|at| step.wake(at));
+        self.ledger.slots.next_after(now).into_iter().for_each(|at| step.wake(at));
         if !outgoing.is_empty() {
-            self.broadcasting = true;
+            self.outbox.broadcasting = true;
             step.effects.push(Effect::Broadcast(outgoing));
         }
     }
@@ -41,13 +41,13 @@ impl Lane {
     pub(in crate::lane) fn has_something_to_send(&self, now: Tick) -> bool {
         let database_now = self.database_now(now);
         let is_sendable = |slot: &OpenSlot| slot.is_due(now) && slot.is_in_time(database_now);
-        let due = |nonce: &Nonce| self.slots.get(*nonce).is_some_and(is_sendable);
-        !self.draining && self.slots.to_send(now).iter().any(due)
+        let due = |nonce: &Nonce| self.ledger.slots.get(*nonce).is_some_and(is_sendable);
+        !self.is_draining() && self.ledger.slots.to_send(now).iter().any(due)
     }
 
     pub(in crate::lane) fn sent(&mut self, sent: SentTx, now: Tick) {
         let (pace, head) = (self.pace(), self.head());
-        let updated = self.slots.update(sent.nonce, |slot| {
+        let updated = self.ledger.slots.update(sent.nonce, |slot| {
             slot.sends.sent_at_head = head.or(slot.sends.sent_at_head);
             let is_newest = slot.attempts.last().is_some_and(|held| held.attempt.hash == sent.hash);
             slot.sends.newest_sent_at_head = slot.sends.newest_sent_at_head.or(head.filter(|_| is_newest));
@@ -62,18 +62,18 @@ impl Lane {
         }
         self.react_to_answer(&sent, now);
         let SentTx { nonce, hash, outcome, text, answers } = sent;
-        self.reports.push(SendReport { nonce, hash, outcome, text, answers });
+        self.outbox.reports.push(SendReport { nonce, hash, outcome, text, answers });
     }
 
     fn react_to_answer(&mut self, sent: &SentTx, now: Tick) {
-        let Some(slot) = self.slots.get(sent.nonce) else { return };
+        let Some(slot) = self.ledger.slots.get(sent.nonce) else { return };
         let was_filler = slot.kind_of(sent.hash).is_some_and(|kind| !kind.carries_payload());
         match sent.outcome {
             // The text does not prove which transaction consumed the nonce: look for our hashes (S06).
             SendOutcome::NonceTooLow => {
                 let watched =
                     slot.hashes().map(|hash| WatchRequest { hash, known_block: None, look_up: true }).collect();
-                self.effects.push(Effect::Watch(watched));
+                self.outbox.effects.push(Effect::Watch(watched));
                 self.funds.read_soon();
             }
             SendOutcome::NonceTooHigh => self.resend_below(sent.nonce, now),
@@ -94,9 +94,9 @@ impl Lane {
     /// Sends the lower nonces again, because the node may have lost them. Nonces that the node does not accept keep
     /// their own pace.
     fn resend_below(&mut self, nonce: Nonce, now: Tick) {
-        let lower: Vec<Nonce> = self.slots.unmined().range(..nonce).copied().collect();
+        let lower: Vec<Nonce> = self.ledger.slots.unmined().range(..nonce).copied().collect();
         for nonce in lower {
-            self.slots.update(nonce, |slot| {
+            self.ledger.slots.update(nonce, |slot| {
                 let waits = slot.sends.next.is_waiting() && slot.sends.failures == 0;
                 if waits && slot.is_unmined() {
                     slot.sends.next = Sending::Send { at: now };

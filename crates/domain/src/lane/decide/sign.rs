@@ -11,30 +11,32 @@ use crate::state::FailReason;
 use crate::text::NodeText;
 use crate::time::Tick;
 
+use crate::lane::Lane;
 use crate::lane::decide::bump::above_cap;
 use crate::lane::decide::next_attempt::{PriceError, price_too_low};
 use crate::lane::effect::{Effect, SignRequest, Step};
 use crate::lane::fact::{Prepared, SignFailure};
+use crate::lane::funds::LastSpend;
 use crate::lane::open_slot::OpenSlot;
 use crate::lane::queue::Stage;
+use crate::lane::signing::{SigningItem, UnsignedAttempt};
 use crate::lane::slot_work::{AttemptStep, Sending};
-use crate::lane::{Lane, SignedItem, Signing, UnsignedAttempt};
 
 impl Lane {
     pub(in crate::lane) fn plan_sign(&mut self, now: Tick, step: &mut Step) {
-        if self.signing.is_some() || self.draining {
+        if self.signer.in_flight.is_some() || self.is_draining() {
             return;
         }
-        if now < self.sign_after {
-            step.wake(self.sign_after);
+        if now < self.signer.not_before {
+            step.wake(self.signer.not_before);
             return;
         }
         let mut items = self.attempts_to_sign(now);
-        if let Some(cursor) = self.cursor.clone() {
+        if let Some(cursor) = self.ledger.cursor.clone() {
             self.binds_to_sign(&cursor, &mut items);
         }
         // The candidate that was too dear may have left the queue.
-        if self.funds.is_short && !self.queue.candidates.is_empty() {
+        if self.funds.last_spend == LastSpend::TooDear && !self.queue.candidates.is_empty() {
             self.funds.read_by(now.saturating_add(self.setup.limits.prepare_retry));
             self.funds.next_read().into_iter().for_each(|at| step.wake(at));
         }
@@ -42,14 +44,15 @@ impl Lane {
             return;
         }
         let (signing, requests): (Vec<_>, Vec<_>) = items.into_iter().unzip();
-        self.signing = Some(signing);
+        self.signer.in_flight = Some(signing);
         step.effects.push(Effect::Sign(requests));
     }
 
-    fn binds_to_sign(&mut self, cursor: &Cursor, items: &mut Vec<(Signing, SignRequest)>) {
-        let mut free = self.free().min(self.setup.limits.batch.saturating_sub(self.signed.len()));
-        let mut bytes: usize = self.signed.iter().map(|item| item.attempt.raw.len()).sum();
-        let mut in_window = self.slots.unmined_bytes().saturating_add(bytes).saturating_add(self.bytes_under_way());
+    fn binds_to_sign(&mut self, cursor: &Cursor, items: &mut Vec<(SigningItem, SignRequest)>) {
+        let mut free = self.free().min(self.setup.limits.batch.saturating_sub(self.signer.signed.len()));
+        let mut bytes: usize = self.signer.signed.iter().map(|item| item.attempt.raw.len()).sum();
+        let mut in_window =
+            self.ledger.slots.unmined_bytes().saturating_add(bytes).saturating_add(self.bytes_under_way());
         let under_way = self.binds_under_way();
         let first = cursor.next_nonce.get().saturating_add(under_way as u64);
         let mut next = Nonce::new(first).ok();
@@ -61,10 +64,10 @@ impl Lane {
             let Stage::Ready { prepared, .. } = candidate.stage else { return };
             let Some(call) = candidate.call().cloned() else { return };
             bytes = bytes.saturating_add(call.data.len());
-            if bytes > self.setup.limits.batch_bytes && !(items.is_empty() && self.signed.is_empty()) {
+            if bytes > self.setup.limits.batch_bytes && !(items.is_empty() && self.signer.signed.is_empty()) {
                 return;
             }
-            let is_first = items.is_empty() && under_way == 0 && self.slots.unmined().is_empty();
+            let is_first = items.is_empty() && under_way == 0 && self.ledger.slots.unmined().is_empty();
             in_window = in_window.saturating_add(call.data.len());
             if in_window > self.setup.limits.window_bytes && !is_first {
                 return;
@@ -82,7 +85,7 @@ impl Lane {
             let Prepared { gas_limit, fees, .. } = prepared;
             let attempt = UnsignedAttempt { nonce, ordinal: 0, kind, fees, gas_limit, cost, requested_by: None };
             let request = self.request(attempt, call, prepared.gas_limit);
-            items.push((Signing { candidate: Some(candidate), attempt }, request));
+            items.push((SigningItem { candidate: Some(candidate), attempt }, request));
             next = nonce.next().ok();
             free -= 1;
         }
@@ -91,7 +94,7 @@ impl Lane {
     /// Lets a candidate fail that the account cannot pay for, if the policy says so and nothing else is in flight.
     /// Returns false if the candidate waits for funds instead.
     fn fail_unaffordable(&mut self, index: usize, cost: Amount, under_way: usize) -> bool {
-        let alone = self.slots.unmined().is_empty() && under_way == 0;
+        let alone = self.ledger.slots.unmined().is_empty() && under_way == 0;
         if self.setup.policy.funds.on_shortage == OnShortage::Fail && self.funds.is_fresh && alone {
             let budget = self.funds.budget;
             let text = format!("the transaction may cost {cost} wei, and the account has {budget} wei");
@@ -104,14 +107,15 @@ impl Lane {
         false
     }
 
-    fn attempts_to_sign(&mut self, now: Tick) -> Vec<(Signing, SignRequest)> {
+    fn attempts_to_sign(&mut self, now: Tick) -> Vec<(SigningItem, SignRequest)> {
         let mut items = Vec::new();
         let reserves_next = self.reservation_is_next();
-        for nonce in self.slots.needing_attempt() {
+        for nonce in self.ledger.slots.needing_attempt() {
             if items.len() >= self.setup.limits.batch {
                 break;
             }
-            let Some(slot) = self.slots.get(nonce).filter(|slot| !(reserves_next && slot.is_recyclable())) else {
+            let Some(slot) = self.ledger.slots.get(nonce).filter(|slot| !(reserves_next && slot.is_recyclable()))
+            else {
                 continue;
             };
             if let AttemptStep::Ready(prepared) = slot.next.step {
@@ -122,9 +126,9 @@ impl Lane {
     }
 
     /// The next attempt of a slot, if there is a price that it can have and that the account can pay.
-    fn attempt_to_sign(&mut self, nonce: Nonce, prepared: Prepared, now: Tick) -> Option<(Signing, SignRequest)> {
+    fn attempt_to_sign(&mut self, nonce: Nonce, prepared: Prepared, now: Tick) -> Option<(SigningItem, SignRequest)> {
         let retry = now.saturating_add(self.setup.limits.prepare_retry);
-        let slot = self.slots.get(nonce)?;
+        let slot = self.ledger.slots.get(nonce)?;
         let (call, kind) = self.call_of_next_attempt(slot);
         let fees = match self.offer(slot, &call, kind, &prepared) {
             Ok(fees) => fees,
@@ -134,7 +138,7 @@ impl Lane {
             }
             Err(PriceError::AboveCap(cap)) => {
                 let text = above_cap(prepared.fees.highest_price(), cap);
-                self.above_cap = Some(text.clone());
+                self.fee_cap.exceeded = Some(text.clone());
                 self.no_attempt(nonce, text, retry);
                 return None;
             }
@@ -153,19 +157,19 @@ impl Lane {
             return None;
         }
         if kind.carries_payload() && call.fees.is_none() {
-            self.above_cap = None;
+            self.fee_cap.exceeded = None;
         }
         // A filler is made in any case, and waits for funds like any other attempt.
         self.funds.spend_unchecked(more);
         let request = self.request(attempt, call, prepared.gas_limit);
-        self.slots.update(nonce, |slot| slot.next.step = AttemptStep::Signing);
-        Some((Signing { candidate: None, attempt }, request))
+        self.ledger.slots.update(nonce, |slot| slot.next.step = AttemptStep::Signing);
+        Some((SigningItem { candidate: None, attempt }, request))
     }
 
     /// Sends an attempt again, because another one would be equal to it.
     fn send_existing(&mut self, nonce: Nonce, retry: Tick, now: Tick) {
         self.no_attempt(nonce, "an attempt with this price exists and is sent again".to_owned(), retry);
-        self.slots.update(nonce, |slot| {
+        self.ledger.slots.update(nonce, |slot| {
             slot.next.bump_reason = None;
             if slot.sends.next.is_waiting() {
                 slot.sends.next = Sending::Send { at: now };
@@ -175,11 +179,11 @@ impl Lane {
 
     /// Handles an attempt that costs `more` than the budget. The refusal of a command needs a fresh balance.
     fn cannot_afford(&mut self, nonce: Nonce, more: Amount, retry: Tick) {
-        let is_requested = self.slots.get(nonce).is_some_and(|slot| slot.next.requested.is_some());
+        let is_requested = self.ledger.slots.get(nonce).is_some_and(|slot| slot.next.requested.is_some());
         let can_tell = self.funds.account.is_some() && self.funds.is_fresh;
         if is_requested && !can_tell {
             self.funds.read_soon();
-            self.slots.update(nonce, |slot| slot.next.step = AttemptStep::Later(retry));
+            self.ledger.slots.update(nonce, |slot| slot.next.step = AttemptStep::Later(retry));
             return;
         }
         let left = self.funds.budget;
@@ -201,34 +205,25 @@ impl Lane {
         let mut back = Vec::new();
         let mut failed = false;
         let mut answers = answers.into_iter();
-        for Signing { candidate, attempt } in self.signing.take().unwrap_or_default() {
+        for SigningItem { candidate, attempt } in self.signer.in_flight.take().unwrap_or_default() {
             let nothing = || Err(SignFailure::Unavailable(NodeText::new("the signer gave no answer")));
             let answer = answers.next().unwrap_or_else(nothing);
             if let Err(SignFailure::Refused(text) | SignFailure::Unavailable(text)) = &answer {
-                self.effects.push(Effect::Notice { nonce: Some(attempt.nonce), text: text.clone() });
+                self.outbox.effects.push(Effect::Notice { nonce: Some(attempt.nonce), text: text.clone() });
             }
             match (candidate, answer) {
                 (Some(candidate), Ok(_)) if failed => back.push(candidate),
-                (candidate, Ok(signed)) => {
-                    let UnsignedAttempt { gas_limit, cost, requested_by, .. } = attempt;
-                    self.signed.push(SignedItem {
-                        candidate,
-                        attempt: attempt.with(signed),
-                        gas_limit,
-                        cost,
-                        requested_by,
-                    });
-                }
+                (candidate, Ok(signed)) => self.signer.signed.push(SigningItem { candidate, attempt }.signed(signed)),
                 (None, Err(failure)) => {
                     let retry = now.saturating_add(self.setup.limits.resend_first);
-                    let is_only_a_bump = self.slots.get(attempt.nonce).is_some_and(OpenSlot::is_only_a_bump);
+                    let is_only_a_bump = self.ledger.slots.get(attempt.nonce).is_some_and(OpenSlot::is_only_a_bump);
                     match failure {
                         SignFailure::Refused(text) => self.no_attempt(attempt.nonce, text.to_string(), retry),
                         SignFailure::Unavailable(text) if is_only_a_bump => {
                             self.no_attempt(attempt.nonce, text.to_string(), retry);
                         }
                         SignFailure::Unavailable(_) => {
-                            self.slots.update(attempt.nonce, |slot| slot.next.step = AttemptStep::Later(retry));
+                            self.ledger.slots.update(attempt.nonce, |slot| slot.next.step = AttemptStep::Later(retry));
                         }
                     }
                 }
@@ -244,9 +239,9 @@ impl Lane {
         for candidate in back {
             self.queue.put_back(candidate);
         }
-        self.sign_failures = if failed { self.sign_failures.saturating_add(1) } else { 0 };
+        self.signer.failures = if failed { self.signer.failures.saturating_add(1) } else { 0 };
         if failed {
-            self.sign_after = now.saturating_add(self.pace().after_failures(self.sign_failures));
+            self.signer.not_before = now.saturating_add(self.pace().after_failures(self.signer.failures));
             self.funds.read_soon();
         }
     }

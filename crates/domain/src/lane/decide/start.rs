@@ -48,7 +48,7 @@ impl Lane {
         // The newest of the account's earlier transactions may not be final yet.
         let finalized = account.finalized.unwrap_or(Nonce::ZERO).min(start);
         let cursor = Cursor { final_nonce: finalized, ..Cursor::starting_at(start) };
-        self.cursor = Some(cursor.clone());
+        self.ledger.cursor = Some(cursor.clone());
         self.compare(&cursor, account, now);
     }
 }

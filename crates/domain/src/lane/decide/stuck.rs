@@ -28,18 +28,18 @@ pub(in crate::lane) enum DecisionState {
 
 impl Lane {
     pub(in crate::lane) fn plan_decisions(&mut self, now: Tick, step: &mut Step) {
-        if self.draining {
+        if self.is_draining() {
             return;
         }
-        for nonce in self.slots.deciding() {
-            let Some(slot) = self.slots.get(nonce) else { continue };
+        for nonce in self.ledger.slots.deciding() {
+            let Some(slot) = self.ledger.slots.get(nonce) else { continue };
             match slot.resends.decision {
                 DecisionState::AskAt(at) if at > now => step.wake(at),
                 DecisionState::AskAt(_) => {
                     let case = slot.tx.as_ref().and_then(|tx| self.case(slot, tx));
                     let next = if case.is_some() { DecisionState::Requested } else { DecisionState::None };
                     step.effects.extend(case.map(|case| Effect::Decide(Box::new(case))));
-                    self.slots.update(nonce, |slot| slot.resends.decision = next);
+                    self.ledger.slots.update(nonce, |slot| slot.resends.decision = next);
                 }
                 DecisionState::None | DecisionState::Requested | DecisionState::Decided(_) => {}
             }
@@ -66,7 +66,7 @@ impl Lane {
     }
 
     pub(in crate::lane) fn decided(&mut self, nonce: Nonce, decision: Decision) {
-        self.slots.update(nonce, |slot| {
+        self.ledger.slots.update(nonce, |slot| {
             if slot.resends.decision == DecisionState::Requested {
                 slot.resends.decision = DecisionState::Decided(decision);
             }
@@ -76,15 +76,15 @@ impl Lane {
     /// Writes the decisions before they are carried out.
     pub(in crate::lane) fn write_decisions(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
         let again = DecisionState::AskAt(draft.now.saturating_add(self.setup.policy.stuck.ask_interval));
-        for nonce in self.slots.deciding() {
-            let Some(slot) = self.slots.get(nonce) else { continue };
+        for nonce in self.ledger.slots.deciding() {
+            let Some(slot) = self.ledger.slots.get(nonce) else { continue };
             let DecisionState::Decided(decision) = slot.resends.decision else { continue };
             let is_stuck = |tx: &IntentRecord| matches!(tx.state, TxState::Stuck(..));
-            if !slot.is_unmined() || !draft.intent(nonce, &self.slots).is_some_and(is_stuck) {
+            if !slot.is_unmined() || !draft.intent(nonce, &self.ledger.slots).is_some_and(is_stuck) {
                 // The chain or a command was quicker.
-                self.slots.update(nonce, |slot| slot.resends.decision = DecisionState::None);
+                self.ledger.slots.update(nonce, |slot| slot.resends.decision = DecisionState::None);
             } else if decision == Decision::Wait {
-                self.slots.update(nonce, |slot| slot.resends.decision = again);
+                self.ledger.slots.update(nonce, |slot| slot.resends.decision = again);
             } else if !draft.explains(nonce) {
                 let next = self.write_decision(nonce, decision, again, draft)?;
                 draft.decided.push((nonce, next));
@@ -110,15 +110,15 @@ impl Lane {
                 return Ok(again);
             }
             // The cancel itself is stuck.
-            Decision::Cancel if draft.cancels(nonce, &self.slots) => {
-                draft.revive(nonce, &self.slots)?;
+            Decision::Cancel if draft.cancels(nonce, &self.ledger.slots) => {
+                draft.revive(nonce, &self.ledger.slots)?;
                 self.claim_now(nonce, false, draft);
             }
-            Decision::Cancel => draft.want_cancel(nonce, CancelReason::User, &self.slots)?,
+            Decision::Cancel => draft.want_cancel(nonce, CancelReason::User, &self.ledger.slots)?,
             Decision::Resend | Decision::Bump => {
                 // A price that the caller set is not bumped.
-                let has_own_price = self.slots.get(nonce).is_some_and(OpenSlot::has_own_price);
-                draft.revive(nonce, &self.slots)?;
+                let has_own_price = self.ledger.slots.get(nonce).is_some_and(OpenSlot::has_own_price);
+                draft.revive(nonce, &self.ledger.slots)?;
                 self.claim_now(nonce, decision == Decision::Bump && !has_own_price, draft);
             }
         }

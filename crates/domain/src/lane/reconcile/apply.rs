@@ -29,13 +29,13 @@ impl Lane {
     pub(in crate::lane) fn write_reconciliation(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
         let (Some(cursor), Some(found)) = (draft.base().cloned(), self.scans.take_found()) else { return Ok(()) };
         // Intents that are signed or at the signer are still queued: foreign transactions may match them.
-        if self.signing.iter().flatten().any(|item| item.candidate.is_some()) {
+        if self.signer.in_flight.iter().flatten().any(|item| item.candidate.is_some()) {
             self.scans.put_back(found);
             return Ok(());
         }
-        let signed = std::mem::take(&mut self.signed).into_iter();
+        let signed = std::mem::take(&mut self.signer.signed).into_iter();
         let (binds, others): (Vec<_>, Vec<_>) = signed.partition(|item| item.candidate.is_some());
-        self.signed = others;
+        self.signer.signed = others;
         binds.into_iter().for_each(|item| self.return_to_queue(item));
         let plan = self.reconcile_plan(&cursor, &found, draft.at);
         if !execute_scanned(self, draft, &found, &plan)? {
@@ -128,7 +128,7 @@ impl Lane {
                 continue;
             }
             // Without an intent, the transaction fills the nonce like a filler.
-            let tx = self.slots.get(nonce).and_then(|slot| slot.tx.as_ref());
+            let tx = self.ledger.slots.get(nonce).and_then(|slot| slot.tx.as_ref());
             let kind = tx.map_or(AttemptKind::Fill, |tx| kind_for(sent, tx));
             draft.attach(NewAttempt { kind, ..attempt_of(sent, *ordinal) }, &Outline::of(&sent.tx.plan));
         }

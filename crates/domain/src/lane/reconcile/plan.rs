@@ -70,8 +70,8 @@ impl Lane {
         at: Timestamp,
     ) -> ReconcilePlan {
         let mut plan = ReconcilePlan { obstacle: self.obstacle(cursor, found), ..ReconcilePlan::default() };
-        for nonce in self.slots.unmined() {
-            let Some(slot) = self.slots.get(*nonce).filter(|slot| slot.is_unmined()) else {
+        for nonce in self.ledger.slots.unmined() {
+            let Some(slot) = self.ledger.slots.get(*nonce).filter(|slot| slot.is_unmined()) else {
                 continue;
             };
             // The orphaned inclusion must be written first.
@@ -87,7 +87,7 @@ impl Lane {
         }
         let finalized = found.scan.account.finalized.unwrap_or_default();
         let never_bound = matches!(&cursor.state, LaneState::Protect(p) if p.code == ProtectCode::HistoryWithoutStart);
-        if never_bound && finalized > cursor.next_nonce && self.slots.is_empty() {
+        if never_bound && finalized > cursor.next_nonce && self.ledger.slots.is_empty() {
             plan.start_at = Some(finalized);
         } else {
             self.plan_adoptions(cursor.next_nonce, finalized, found, &mut plan);
@@ -123,13 +123,13 @@ impl Lane {
             NonceUse::Unused | NonceUse::Ours | NonceUse::Unread => slot.is_final(),
         };
         // A known inclusion behind the nonce outweighs a scan that shows the nonce as unused.
-        let newest_seen = self.slots.iter().filter(|slot| slot.is_in_known_block()).map(|slot| slot.nonce).max();
+        let newest_seen = self.ledger.slots.iter().filter(|slot| slot.is_in_known_block()).map(|slot| slot.nonce).max();
         let blocks_those_behind = |slot: &OpenSlot| {
             slot.is_reserved()
                 && found.use_of(slot) == NonceUse::Unused
                 && newest_seen.is_none_or(|seen| seen < slot.nonce)
         };
-        let mut before = self.slots.iter().take_while(|slot| !blocks_those_behind(slot));
+        let mut before = self.ledger.slots.iter().take_while(|slot| !blocks_those_behind(slot));
         let undecided =
             |slot: &&OpenSlot| matches!(slot.kind, SlotKind::Intent(_)) && slot.tx.is_some() && !is_decided(slot);
         before.find(undecided).map(|slot| slot.nonce)
@@ -201,7 +201,7 @@ impl Lane {
 
     /// Reason why nothing can be reconciled now, independent of the slots.
     fn obstacle(&self, cursor: &Cursor, found: &ScanFindings) -> Option<(ProtectCode, String)> {
-        if let Some(violation) = self.chain.as_ref().and_then(|chain| chain.finality_violation.as_ref()) {
+        if let Some(violation) = self.chain.finality_violation() {
             return Some((violation.code, finality_violation_text(violation)));
         }
         let account = &found.scan.account;
@@ -228,7 +228,7 @@ impl Lane {
         if let Some(hole) = self.first_hole() {
             return Some((ProtectCode::MissingSlot, format!("nonce {hole} is below the cursor but has no slot")));
         }
-        let unfillable = self.slots.unmined().iter().filter_map(|nonce| self.slots.get(*nonce));
+        let unfillable = self.ledger.slots.unmined().iter().filter_map(|nonce| self.ledger.slots.get(*nonce));
         // A nonce that a foreign transaction consumed needs no filler.
         let unfillable =
             unfillable.into_iter().find(|slot| slot.cannot_fill() && found.use_of(slot) == NonceUse::Unused)?;

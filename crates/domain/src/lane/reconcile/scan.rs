@@ -146,7 +146,7 @@ impl Lane {
 
     pub(in crate::lane) fn reconcile_commands(&self) -> impl Iterator<Item = CommandId> {
         let reconciles = |kind: &CommandKind| matches!(kind, CommandKind::Unprotect | CommandKind::Resync { .. });
-        self.commands.iter().filter(move |command| reconciles(&command.kind)).map(|command| command.id)
+        self.ledger.commands.iter().filter(move |command| reconciles(&command.kind)).map(|command| command.id)
     }
 
     /// True if a scan needs more of the queue than binding does.
@@ -155,13 +155,16 @@ impl Lane {
     }
 
     pub(in crate::lane) fn plan_scan(&mut self, now: Tick, step: &mut Step) {
-        let Some(cursor) = self.cursor.clone().filter(|_| !self.draining && !self.regressed) else { return };
+        let Some(cursor) = self.ledger.cursor.clone().filter(|_| !self.is_draining() && !self.ledger.regressed) else {
+            return;
+        };
         let Some(account) = self.funds.account.filter(|_| !self.scans.is_under_way()) else { return };
         let known = |id: &CommandId| self.scans.found.as_ref().is_some_and(|found| found.is_for(*id));
         let asked_for = self.reconcile_commands().any(|id| !known(&id));
         let ahead = self.adopts() && account.finalized.is_some_and(|finalized| finalized > cursor.next_nonce);
-        let is_unexplained = self.slots.unmined().range(..account.latest).any(|nonce| {
-            self.slots
+        let is_unexplained = self.ledger.slots.unmined().range(..account.latest).any(|nonce| {
+            self.ledger
+                .slots
                 .get(*nonce)
                 .is_some_and(|slot| slot.missed_lookups().is_some_and(|misses| misses >= MISSES_BEFORE_SCAN))
         });
@@ -182,9 +185,9 @@ impl Lane {
 
     /// Scans from the lowest nonce that no known inclusion consumed.
     fn scan_request(&self, cursor: &Cursor) -> ScanRequest {
-        let from = self.slots.unmined().first().copied().unwrap_or(cursor.next_nonce).min(cursor.next_nonce);
+        let from = self.ledger.slots.unmined().first().copied().unwrap_or(cursor.next_nonce).min(cursor.next_nonce);
         // Nonces are consumed in order: a higher nonce is consumed in the same block or above.
-        let above = match self.slots.get(from) {
+        let above = match self.ledger.slots.get(from) {
             Some(slot) => slot.above,
             None => self.newest_inclusion().and_then(|link| link.parent()),
         };
@@ -202,16 +205,16 @@ impl Lane {
         let Some(scan) = answer else { return };
         let found = ScanFindings { scan, from, commands };
         let mut watched = Vec::new();
-        let unmined: Vec<Nonce> = self.slots.unmined().range(from..).copied().collect();
+        let unmined: Vec<Nonce> = self.ledger.slots.unmined().range(from..).copied().collect();
         for nonce in unmined {
-            let Some(slot) = self.slots.get(nonce).filter(|slot| slot.is_unmined()) else { continue };
+            let Some(slot) = self.ledger.slots.get(nonce).filter(|slot| slot.is_unmined()) else { continue };
             if found.use_of(slot) == NonceUse::Ours {
                 watched.extend(slot.hashes().map(|hash| WatchRequest { hash, known_block: None, look_up: true }));
-                self.slots.update(nonce, |slot| slot.forget_missed_lookups());
+                self.ledger.slots.update(nonce, |slot| slot.forget_missed_lookups());
             }
         }
         if !watched.is_empty() {
-            self.effects.push(Effect::Watch(watched));
+            self.outbox.effects.push(Effect::Watch(watched));
         }
         self.scans.found = Some(found);
     }

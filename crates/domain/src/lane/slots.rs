@@ -60,8 +60,8 @@ impl SlotList {
         SlotList::Deciding,
     ];
 
-    fn has(self, slot: &OpenSlot) -> bool {
-        let unmined = !slot.is_mined() && !slot.is_ended();
+    /// True if the slot belongs to the list. `unmined` says so for the list of that name.
+    fn has(self, slot: &OpenSlot, unmined: bool) -> bool {
         match self {
             SlotList::Unmined => unmined,
             SlotList::Unsettled => !slot.is_final() && !slot.is_ended(),
@@ -86,8 +86,9 @@ struct SlotIndexKeys {
 
 impl SlotIndexKeys {
     fn of(slot: &OpenSlot) -> Self {
-        let lists = SlotList::ALL.map(|list| list.has(slot));
-        if !SlotList::Unmined.has(slot) {
+        let unmined = !slot.is_mined() && !slot.is_ended();
+        let lists = SlotList::ALL.map(|list| list.has(slot, unmined));
+        if !unmined {
             return SlotIndexKeys { lists, ..SlotIndexKeys::default() };
         }
         let (send_at, claim_at) = match slot.sends.next {

@@ -18,7 +18,7 @@ use crate::lane::queue::{Coverage, PeekInFlight, Stage};
 /// commands.
 const FULL_QUEUE_PEEK_EVERY: u32 = 5;
 
-/// What to read from the store, from least to most.
+/// A read of the store, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Read {
     Nothing,

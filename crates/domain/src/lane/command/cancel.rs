@@ -1,11 +1,12 @@
 //! Canceling one intent, in the queue or at its nonce. A bound intent keeps its nonce, and its goal becomes a cancel.
 //! The filler is then made as the slot's next attempt, and the chain decides which attempt counts (P9).
 
-use super::{Answer, Execution, IntentPosition, NOT_OPEN, UNRECONCILED, done, refused};
 use crate::id::TxId;
 use crate::nonce::Nonce;
 use crate::state::{CancelReason, Goal};
 use crate::transition::Transition;
+
+use super::{Answer, Execution, IntentPosition, NOT_OPEN, UNRECONCILED, done, refused};
 
 pub(super) fn execute(run: &mut Execution<'_>, id: TxId) -> Answer {
     match run.find(id) {

@@ -1,7 +1,8 @@
 //! Canceling every bound intent that is not mined. Reserved nonces are left to their holders.
 
-use super::{Answer, Execution, done};
 use crate::state::{CancelReason, Goal};
+
+use super::{Answer, Execution, done};
 
 pub(super) fn execute(run: &mut Execution<'_>) -> Answer {
     let slots = &run.lane.ledger.slots;

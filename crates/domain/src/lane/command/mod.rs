@@ -1,16 +1,16 @@
 //! Commands of callers and operators, one a file. A command is executed in the commit that writes its result. Executing
 //! a command again is harmless, and a commit that was not written leaves the command open.
 
-pub(super) mod cancel;
-pub(super) mod cancel_pending;
-pub(super) mod pause;
-pub(super) mod release_reserved;
-pub(super) mod replace;
-pub(super) mod request;
-pub(super) mod resubmit;
-pub(super) mod resync;
-pub(super) mod submit_reserved;
-pub(super) mod unprotect;
+mod cancel;
+mod cancel_pending;
+mod pause;
+mod release_reserved;
+mod replace;
+mod request;
+mod resubmit;
+mod resync;
+mod submit_reserved;
+mod unprotect;
 
 use std::time::Duration;
 

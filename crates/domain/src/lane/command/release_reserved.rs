@@ -1,8 +1,9 @@
 //! Releasing a reserved nonce unused.
 
-use super::{Answer, Execution, UNRECONCILED, done, refused};
 use crate::nonce::Nonce;
 use crate::reservation::{LockOwner, ReservationStep};
+
+use super::{Answer, Execution, UNRECONCILED, done, refused};
 
 pub(super) fn execute(run: &mut Execution<'_>, nonce: Nonce, by: &LockOwner) -> Answer {
     if let Err(why) = run.check_reservation(nonce, by) {

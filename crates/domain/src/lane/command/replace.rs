@@ -1,10 +1,10 @@
 //! Replacing the payload of an intent, in the queue or by another attempt at its nonce.
 
-use super::{Answer, Execution, IntentPosition, NOT_OPEN, RESERVED, UNRECONCILED, done, refused};
 use crate::id::TxId;
 use crate::payload::Payload;
 use crate::transition::Transition;
 
+use super::{Answer, Execution, IntentPosition, NOT_OPEN, RESERVED, UNRECONCILED, done, refused};
 use crate::lane::decide::next_attempt::RequestedChange;
 use crate::lane::queue::Candidate;
 

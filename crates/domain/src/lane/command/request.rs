@@ -3,7 +3,6 @@
 //! The command is executed in the commit that contains the requested attempt. Until then nothing has changed and the
 //! command stays open, so the next owner of the lane starts it again. The chain decides which attempt counts (P9).
 
-use super::{Answer, Execution, NOT_OPEN, RESERVED, done, refused};
 use crate::amount::Amount;
 use crate::bidding::check_replaces;
 use crate::ledger::CommitError;
@@ -13,6 +12,7 @@ use crate::signing::worst_cost;
 use crate::state::Goal;
 use crate::transition::Transition;
 
+use super::{Answer, Execution, NOT_OPEN, RESERVED, done, refused};
 use crate::lane::Lane;
 use crate::lane::decide::next_attempt::{RequestedAttempt, RequestedChange, drop_request, price_too_low};
 use crate::lane::draft::Draft;

@@ -1,10 +1,10 @@
 //! Resubmitting: another attempt at a given price or, without bumps, a resend of the same bytes.
 
-use super::{Answer, Execution, IntentPosition, NOT_OPEN, done, refused};
 use crate::id::TxId;
 use crate::nonce::Nonce;
 use crate::payload::Fees;
 
+use super::{Answer, Execution, IntentPosition, NOT_OPEN, done, refused};
 use crate::lane::decide::next_attempt::RequestedChange;
 
 pub(super) fn execute(run: &mut Execution<'_>, id: TxId, named: Option<Fees>) -> Answer {

@@ -1,11 +1,11 @@
 //! Resync: carries out the changes that a scan calls for. A dry run only reports them.
 
-use super::{Answer, Execution, done, refused};
 use crate::command::LostRule;
 use crate::cursor::Cursor;
 use crate::event::LaneEventKind;
 use crate::text::NodeText;
 
+use super::{Answer, Execution, done, refused};
 use crate::lane::reconcile::plan::ReconcilePlan;
 
 const MAY_BE_OURS: &str = "the lane is paused: transactions that the ledger cannot explain may belong to lost \

@@ -1,9 +1,10 @@
 //! Submitting a transaction that a caller has signed for its reserved nonce.
 
-use super::{Answer, Execution, done, refused};
 use crate::amount::Amount;
 use crate::attempt::NewAttempt;
 use crate::reservation::LockOwner;
+
+use super::{Answer, Execution, done, refused};
 
 pub(super) fn execute(run: &mut Execution<'_>, by: &LockOwner, attempt: NewAttempt, cost: Amount) -> Answer {
     let (nonce, hash) = (attempt.nonce, attempt.hash);

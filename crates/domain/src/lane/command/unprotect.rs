@@ -1,8 +1,8 @@
 //! Ending PROTECT, if a scan shows that its cause is gone.
 
-use super::{Answer, Execution, done, refused};
 use crate::cursor::{LaneState, ProtectCode};
 
+use super::{Answer, Execution, done, refused};
 use crate::lane::reconcile::plan::ReconcilePlan;
 
 pub(super) fn execute(run: &mut Execution<'_>, plan: &ReconcilePlan) -> Answer {

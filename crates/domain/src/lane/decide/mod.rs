@@ -6,24 +6,24 @@
 //!   `bump`, `stuck`, `low_balance`, `close`: rules that write
 //! - `send`: sends durable attempts. `idle`: ends the lane
 
-pub(super) mod account;
-pub(super) mod bind;
-pub(super) mod bump;
-pub(super) mod close;
-pub(super) mod commit;
-pub(super) mod confirm;
-pub(super) mod expire;
-pub(super) mod idle;
-pub(super) mod low_balance;
+mod account;
+mod bind;
+mod bump;
+mod close;
+mod commit;
+mod confirm;
+mod expire;
+mod idle;
+mod low_balance;
 pub(super) mod next_attempt;
-pub(super) mod peek;
-pub(super) mod price;
-pub(super) mod protect;
-pub(super) mod resend;
-pub(super) mod reserve;
-pub(super) mod send;
-pub(super) mod sign;
-pub(super) mod start;
+mod peek;
+mod price;
+mod protect;
+mod resend;
+mod reserve;
+mod send;
+mod sign;
+mod start;
 pub(super) mod stuck;
 
 pub use bind::BindBlocker;

@@ -4,6 +4,6 @@
 //! - `plan`: what a scan means for the ledger
 //! - `apply`: the changes that follow, by command or by policy
 
-pub(super) mod apply;
+mod apply;
 pub(super) mod plan;
 pub(super) mod scan;

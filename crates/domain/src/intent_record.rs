@@ -4,7 +4,6 @@ use crate::confirmation::ConfirmationNotice;
 use crate::event::EventKind;
 use crate::id::TxId;
 use crate::intent::Intent;
-use crate::nonce::Nonce;
 use crate::payload::Payload;
 use crate::state::{StateName, TxState};
 use crate::time::Timestamp;
@@ -65,13 +64,6 @@ impl IntentRecord {
         let to = self.state.apply(transition)?;
         let (tx_id, from_version, from) = (self.id, self.version, self.state.name());
         Ok(Change { tx_id, from_version, from, to, replacement, event, notice })
-    }
-
-    /// Applies a bind that the store has committed.
-    pub(crate) fn apply_bind(&mut self, nonce: Nonce, at: Timestamp) {
-        if let Ok(state) = self.state.apply(Transition::Bind(nonce)) {
-            (self.state, self.version, self.updated_at) = (state, self.version.saturating_add(1), at);
-        }
     }
 
     /// Applies a change that the store has committed.

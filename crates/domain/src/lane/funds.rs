@@ -7,11 +7,7 @@
 use crate::amount::Amount;
 use crate::time::Tick;
 
-use crate::cursor::Cursor;
-
-use super::Lane;
 use super::fact::AccountFacts;
-use super::open_slot::Sending;
 
 /// Balance and budget of the account.
 #[derive(Debug, Default)]
@@ -21,12 +17,9 @@ pub(super) struct Funds {
     pub(super) budget: Amount,
     read_in_flight: Option<AccountRead>,
     next_read: Tick,
-    /// A candidate was too dear for the budget.
-    pub(super) is_short: bool,
     /// Cost of the next candidate, while the account cannot pay for it.
     pub(super) unaffordable_cost: Option<Amount>,
-    /// The last candidate could be paid for.
-    pub(super) last_spend_succeeded: bool,
+    pub(super) last_spend: LastSpend,
     /// The budget was not reduced since the newest answer.
     pub(super) is_fresh: bool,
     /// Number of reads in a row at which the account's nonce was ahead of the ledger.
@@ -35,48 +28,15 @@ pub(super) struct Funds {
     pub(super) behind_reads: u32,
 }
 
-impl Lane {
-    /// Sends slots again that nodes refused for lack of funds, as soon as the balance has grown.
-    pub(super) fn retry_unfunded(&mut self, before: Option<Amount>, balance: Amount, now: Tick) {
-        if before.is_some_and(|before| balance <= before) {
-            return;
-        }
-        let short: Vec<_> = self.slots.short().iter().copied().collect();
-        for nonce in short {
-            self.slots.update(nonce, |slot| {
-                if matches!(slot.sending, Sending::Due { .. }) {
-                    slot.sending = Sending::Due { at: now, claim: false };
-                }
-            });
-        }
-    }
-
-    /// New value of the low-balance flag with its text, if it changes.
-    pub(super) fn balance_change(&mut self, cursor: &Cursor) -> Option<(bool, String)> {
-        let balance = self.funds.account?.balance;
-        if self.queue.first().is_none() {
-            self.funds.unaffordable_cost = None;
-        }
-        let threshold = self.setup.policy.funds.low_balance;
-        let short = self.slots.short().first();
-        let problem = match (short, self.funds.unaffordable_cost) {
-            (Some(nonce), _) => Some(format!("the account cannot pay for nonce {nonce}: the balance is {balance} wei")),
-            (None, Some(cost)) => {
-                let left = self.funds.budget;
-                Some(format!("the next intent may cost {cost} wei; {left} of {balance} wei are left"))
-            }
-            (None, None) if balance < threshold => Some(format!("the balance is {balance} wei, below {threshold} wei")),
-            (None, None) => None,
-        };
-        match (cursor.low_balance, problem) {
-            (false, Some(text)) => Some((true, text)),
-            // The cost of the next candidate is unknown until it is prepared.
-            (true, None) if self.queue.is_known_empty() || self.funds.last_spend_succeeded => {
-                Some((false, format!("the balance is {balance} wei")))
-            }
-            _ => None,
-        }
-    }
+/// Result of the last try to pay for a candidate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum LastSpend {
+    /// No candidate was tried, or none since the account was read.
+    #[default]
+    Unknown,
+    Paid,
+    /// The candidate was too dear for the budget, and the account was not read since.
+    TooDear,
 }
 
 /// A read of the account in flight.
@@ -123,7 +83,9 @@ impl Funds {
             let left = account.balance.get().saturating_sub(open_cost.get()).saturating_sub(spent_since.get());
             self.budget = Amount::new(left);
             self.account = Some(account);
-            self.is_short = false;
+            if self.last_spend == LastSpend::TooDear {
+                self.last_spend = LastSpend::Unknown;
+            }
             self.is_fresh = spent_since == Amount::ZERO;
         }
     }
@@ -140,12 +102,11 @@ impl Funds {
     /// Reduces the budget, if it is large enough.
     pub(super) fn try_spend(&mut self, cost: Amount) -> bool {
         if cost > self.budget {
-            self.is_short = true;
-            self.last_spend_succeeded = false;
+            self.last_spend = LastSpend::TooDear;
             return false;
         }
         self.unaffordable_cost = None;
-        self.last_spend_succeeded = true;
+        self.last_spend = LastSpend::Paid;
         self.spend_unchecked(cost);
         true
     }

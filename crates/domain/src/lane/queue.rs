@@ -15,37 +15,74 @@ use super::fact::Prepared;
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub(super) candidates: VecDeque<Candidate>,
-    pub(super) peeking: bool,
-    /// The queue or the commands may have changed since the last peek began.
-    pub(super) peek_wanted: bool,
-    /// The last peek returned as many intents as it asked for.
-    pub(super) has_more: bool,
-    /// Only commands were polled since the queue was last read.
-    pub(super) may_have_unread_intents: bool,
-    /// A command refers to an intent that may be in the unread part of the queue.
-    pub(super) must_peek: bool,
-    /// When the queue was last read, or when only commands were polled at the interval.
-    pub(super) last_peek_at: Tick,
-    /// When the last successful read of the queue began.
-    pub(super) last_read_at: Tick,
+    peek: PeekState,
+    wanted: PeekWish,
+    pub(super) coverage: Coverage,
+    pub(super) times: PeekTimes,
     /// The queue was read since the last commit began.
-    pub(super) peeked_since_commit_began: bool,
-    /// When the last peek began, polls of commands included.
-    pub(super) peek_began_at: Tick,
-    /// The last peek failed.
-    pub(super) last_peek_failed: bool,
-    /// The queue was read at least once since the lane was loaded.
-    pub(super) was_read: bool,
-    /// The peek in flight began before a candidate returned to the queue, so its answer is ignored.
-    answer_is_outdated: bool,
+    was_read_since_commit: bool,
     /// Earliest `valid_until` of the candidates that are not failing; `None` if no candidate has one.
     earliest_expiry: Option<Timestamp>,
     /// False if no candidate is failing, so that the candidates need not be searched.
     may_have_failing: bool,
-    /// Left out of the peek in flight; ignored if the answer contains them.
-    excluded_from_peek: HashSet<TxId>,
-    /// Removed since the peek in flight began; its answer may still contain them.
-    taken_since_peek: HashSet<TxId>,
+}
+
+/// State of the reads of the queue and the commands.
+#[derive(Debug, Default)]
+pub(super) enum PeekState {
+    #[default]
+    Idle,
+    /// The last peek failed.
+    Failed,
+    InFlight(PeekInFlight),
+}
+
+/// A peek in flight.
+#[derive(Debug)]
+pub(super) struct PeekInFlight {
+    /// Number of intents that the peek asks for; 0 for the commands alone.
+    pub(super) limit: u32,
+    /// The peek began before a candidate returned to the queue, so its answer is ignored.
+    pub(super) is_outdated: bool,
+    /// Left out of the peek; ignored if the answer contains them.
+    excluded: HashSet<TxId>,
+    /// Removed since the peek began; its answer may still contain them.
+    taken: HashSet<TxId>,
+}
+
+/// Whether the queue or the commands may have changed since the last peek began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum PeekWish {
+    #[default]
+    Nothing,
+    Peek,
+}
+
+/// How much of the queue the candidates cover.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Coverage {
+    /// The queue was never read since the lane was loaded.
+    #[default]
+    Unread,
+    /// The queue was read to its end.
+    Complete,
+    /// The queue was read to its end, and only commands were read since.
+    Outdated,
+    /// The last read returned as many intents as it asked for.
+    Partial,
+    /// A command refers to an intent that may be in the unread part of the queue.
+    Insufficient,
+}
+
+/// Times of peeks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PeekTimes {
+    /// When the last peek began, polls of commands included.
+    pub(super) began: Tick,
+    /// When the queue was last read, or when only commands were polled at the interval.
+    pub(super) last_peek: Tick,
+    /// When the last successful read of the queue began.
+    pub(super) last_read: Tick,
 }
 
 /// A queued intent in the memory of its lane.
@@ -97,54 +134,57 @@ impl Candidate {
 impl Queue {
     /// A queue that was never read.
     pub(super) fn unread() -> Self {
-        Queue { peek_wanted: true, ..Queue::default() }
+        Queue { wanted: PeekWish::Peek, ..Queue::default() }
     }
 
     /// Begins a peek. `leaving` are intents that left the candidates while the store may still list them as queued; the
     /// peek leaves them out.
-    pub(super) fn begin_peek(&mut self, now: Tick, leaving: HashSet<TxId>) {
-        self.peeking = true;
-        self.answer_is_outdated = false;
-        self.peek_wanted = false;
-        (self.peek_began_at, self.last_peek_at) = (now, now);
-        self.peeked_since_commit_began = true;
-        self.excluded_from_peek = leaving;
-        self.taken_since_peek.clear();
+    pub(super) fn begin_peek(&mut self, limit: u32, leaving: HashSet<TxId>, now: Tick) {
+        (self.times.began, self.times.last_peek) = (now, now);
+        self.wanted = PeekWish::Nothing;
+        self.was_read_since_commit = true;
+        let taken = HashSet::new();
+        self.peek = PeekState::InFlight(PeekInFlight { limit, is_outdated: false, excluded: leaving, taken });
     }
 
     /// Begins a poll of the commands alone, because new intents are further back in the queue.
     pub(super) fn begin_command_poll(&mut self, now: Tick) {
-        self.peek_began_at = now;
-        self.peeking = true;
-        self.answer_is_outdated = false;
-        self.peek_wanted = false;
-        self.may_have_unread_intents = true;
-        self.excluded_from_peek.clear();
+        self.times.began = now;
+        self.wanted = PeekWish::Nothing;
+        if self.coverage == Coverage::Complete {
+            self.coverage = Coverage::Outdated;
+        }
+        let (excluded, taken) = (HashSet::new(), HashSet::new());
+        self.peek = PeekState::InFlight(PeekInFlight { limit: 0, is_outdated: false, excluded, taken });
     }
 
-    /// A poll of the commands was answered.
-    pub(super) fn command_poll_done(&mut self) {
-        self.peeking = false;
-        self.last_peek_failed = false;
-        self.answer_is_outdated = false;
+    /// Ends the peek in flight, because its answer has come.
+    pub(super) fn end_peek(&mut self) -> Option<PeekInFlight> {
+        match std::mem::take(&mut self.peek) {
+            PeekState::InFlight(peek) => Some(peek),
+            PeekState::Idle | PeekState::Failed => None,
+        }
+    }
+
+    /// Peeks again after a failed peek.
+    pub(super) fn peek_failed(&mut self) {
+        self.peek = PeekState::Failed;
+        self.wanted = PeekWish::Peek;
     }
 
     /// Applies the answer to a peek. Known candidates keep their stage; candidates that are gone are dropped.
-    pub(super) fn merge(&mut self, queue: Vec<IntentRecord>, asked: usize, is_ours: impl Fn(TxId) -> bool) {
-        self.peeking = false;
-        self.last_peek_failed = false;
-        if std::mem::take(&mut self.answer_is_outdated) {
-            self.peek_wanted = true;
+    pub(super) fn merge(&mut self, peek: &PeekInFlight, queue: Vec<IntentRecord>, is_ours: impl Fn(TxId) -> bool) {
+        if peek.is_outdated {
+            self.wanted = PeekWish::Peek;
             return;
         }
-        self.was_read = true;
-        self.last_read_at = self.peek_began_at;
-        (self.may_have_unread_intents, self.must_peek) = (false, false);
-        self.has_more = queue.len() >= asked;
+        let has_more = queue.len() >= peek.limit as usize;
+        self.times.last_read = self.times.began;
+        self.coverage = if has_more { Coverage::Partial } else { Coverage::Complete };
         let last_seq = queue.last().map(|tx| tx.seq);
         let mut known: VecDeque<Candidate> = std::mem::take(&mut self.candidates);
         for tx in queue {
-            if self.excluded_from_peek.contains(&tx.id) || self.taken_since_peek.contains(&tx.id) || is_ours(tx.id) {
+            if peek.excluded.contains(&tx.id) || peek.taken.contains(&tx.id) || is_ours(tx.id) {
                 continue;
             }
             while known.front().is_some_and(|candidate| candidate.tx.seq < tx.seq) {
@@ -154,51 +194,85 @@ impl Queue {
             let stage = if same { known.pop_front().map_or(Stage::Waiting, |c| c.stage) } else { Stage::Waiting };
             self.candidates.push_back(Candidate { tx: Box::new(tx), stage });
         }
-        if self.has_more {
+        if has_more {
             // The peek ended before these candidates; they are still queued.
             self.candidates.extend(known.into_iter().filter(|candidate| Some(candidate.tx.seq) > last_seq));
         }
         self.earliest_expiry = self.candidates.iter().filter_map(Candidate::valid_until).min();
     }
 
+    pub(super) fn is_peeking(&self) -> bool {
+        matches!(self.peek, PeekState::InFlight(_))
+    }
+
+    pub(super) fn has_failed_peek(&self) -> bool {
+        matches!(self.peek, PeekState::Failed)
+    }
+
+    /// Asks for a peek, because the queue or the commands may have changed.
+    pub(super) fn want_peek(&mut self) {
+        self.wanted = PeekWish::Peek;
+    }
+
+    pub(super) fn wants_peek(&self) -> bool {
+        self.wanted == PeekWish::Peek
+    }
+
+    /// Asks for a read of the queue, because a command refers to an intent that may be in its unread part.
+    pub(super) fn want_read(&mut self) {
+        if self.was_read() {
+            self.coverage = Coverage::Insufficient;
+        }
+    }
+
+    /// True if the queue was read since the last commit began.
+    pub(super) fn was_read_since_commit(&self) -> bool {
+        self.was_read_since_commit
+    }
+
+    pub(super) fn commit_began(&mut self) {
+        self.was_read_since_commit = false;
+    }
+
+    /// True if the queue was read at least once since the lane was loaded.
+    pub(super) fn was_read(&self) -> bool {
+        self.coverage != Coverage::Unread
+    }
+
     /// True if the queue was read and is empty.
     pub(super) fn is_known_empty(&self) -> bool {
-        self.was_read && self.candidates.is_empty() && !self.may_have_more()
+        self.was_read() && self.candidates.is_empty() && !self.may_have_more()
     }
 
     /// True if the queue may contain intents behind the candidates.
     pub(super) fn may_have_more(&self) -> bool {
-        self.has_more || self.may_have_unread_intents
+        matches!(self.coverage, Coverage::Outdated | Coverage::Partial | Coverage::Insufficient)
     }
 
     /// Ignores the answer to the peek in flight, and peeks again.
     pub(super) fn ignore_peek_in_flight(&mut self) {
-        self.answer_is_outdated = self.peeking;
-        self.peek_wanted = true;
-    }
-
-    pub(super) fn ignores_peek_in_flight(&self) -> bool {
-        self.answer_is_outdated
-    }
-
-    pub(super) fn peek_failed(&mut self) {
-        self.peeking = false;
-        self.last_peek_failed = true;
-        self.peek_wanted = true;
+        if let PeekState::InFlight(peek) = &mut self.peek {
+            peek.is_outdated = true;
+        }
+        self.wanted = PeekWish::Peek;
     }
 
     pub(super) fn take(&mut self, index: usize) -> Option<Candidate> {
         let candidate = self.candidates.remove(index)?;
-        self.taken_since_peek.insert(candidate.tx.id);
+        if let PeekState::InFlight(peek) = &mut self.peek {
+            peek.taken.insert(candidate.tx.id);
+        }
         Some(candidate)
     }
 
     /// Returns a candidate to its queue position. A peek that left it out would drop it, and a later intent would
     /// overtake it (N11).
     pub(super) fn put_back(&mut self, candidate: Candidate) {
-        self.taken_since_peek.remove(&candidate.tx.id);
-        if self.peeking && self.excluded_from_peek.contains(&candidate.tx.id) {
-            self.ignore_peek_in_flight();
+        if let PeekState::InFlight(peek) = &mut self.peek {
+            peek.taken.remove(&candidate.tx.id);
+            if peek.excluded.contains(&candidate.tx.id) {
+                self.ignore_peek_in_flight();
+            }
         }
         self.earliest_expiry = [self.earliest_expiry, candidate.valid_until()].into_iter().flatten().min();
         self.may_have_failing |= candidate.is_failing();
@@ -221,7 +295,9 @@ impl Queue {
         let (failing, rest): (Vec<_>, Vec<_>) = all.partition(Candidate::is_failing);
         self.candidates = rest.into();
         self.may_have_failing = false;
-        self.taken_since_peek.extend(failing.iter().map(|candidate| candidate.tx.id));
+        if let PeekState::InFlight(peek) = &mut self.peek {
+            peek.taken.extend(failing.iter().map(|candidate| candidate.tx.id));
+        }
         failing
     }
 

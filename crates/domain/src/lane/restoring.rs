@@ -1,5 +1,6 @@
-//! Loading of slots: the state of a slot from the ledger, before the chain was read, and its first send.
+//! Loading: the memory of a lane from its ledger, before the chain was read.
 
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use alloy_primitives::{B256, Bytes, U256};
@@ -7,25 +8,108 @@ use alloy_primitives::{B256, Bytes, U256};
 use crate::amount::Amount;
 use crate::attempt::Attempt;
 use crate::intent_record::IntentRecord;
+use crate::lease::Lease;
 use crate::nonce::Nonce;
 use crate::payload::Payload;
 use crate::signing::Outline;
-use crate::slot::SlotKind;
+use crate::slot::{Slot, SlotKind};
+use crate::snapshot::LaneSnapshot;
 use crate::state::{Mined, Progress, StateName, TxState};
 use crate::time::{Tick, Timestamp};
 
-use super::bumping::Diagnosis;
-use super::effect::WatchRequest;
-use super::open_slot::{MiningState, NextAttempt, OpenSlot, Sending, SlotAttempt};
+use super::decide::stuck::DecisionState;
+use super::effect::{Effect, WatchRequest};
+use super::funds::Funds;
+use super::lane_state::{ChainView, CommitState, FeeCap, OpenLedger, Outbox, Phase, SignerState};
+use super::open_slot::{OpenSlot, PoolState, SlotAttempt};
+use super::queue::Queue;
+use super::reconcile::scan::Scans;
 use super::reservations::SlotReservation;
-use super::stuck::DecisionState;
+use super::slot_work::{MiningState, NextAttempt, Notice, Resends, Sending, Sends, Unmined};
+use super::slots::Slots;
+use super::{Lane, LaneSetup};
+
+impl Lane {
+    /// Loads a lane from a snapshot. `outline_of` decodes the effect and the highest cost of signed bytes.
+    pub fn restore(
+        lease: &Lease,
+        snapshot: LaneSnapshot,
+        setup: LaneSetup,
+        outline_of: impl Fn(&Bytes) -> Option<Outline>,
+        now: Tick,
+    ) -> Self {
+        let LaneSnapshot { cursor, slots, attempts, bound, reservations, commands, regressed, now: database_now } =
+            snapshot;
+        let ledger = OpenLedger { cursor, slots: Slots::default(), commands, commands_done: HashSet::new(), regressed };
+        let mut lane = Lane {
+            lease: lease.clone(),
+            setup,
+            ledger,
+            chain: ChainView::default(),
+            queue: Queue::unread(),
+            funds: Funds::default(),
+            scans: Scans::default(),
+            signer: SignerState::default(),
+            commits: CommitState::new(database_now, now),
+            outbox: Outbox::default(),
+            fee_cap: FeeCap::default(),
+            phase: Phase::Working,
+        };
+        lane.chain.by_hash = attempts.iter().map(|attempt| (attempt.hash, attempt.nonce)).collect();
+        let slots = slots.into_iter().map(|slot| (slot.nonce, lane.restore_slot(&slot, now)));
+        let mut slots: BTreeMap<Nonce, OpenSlot> = slots.collect();
+        for attempt in attempts {
+            if let Some(slot) = slots.get_mut(&attempt.nonce) {
+                slot.attempts.reserve_exact(1);
+                slot.attempts.push(SlotAttempt::restore(attempt, &outline_of));
+            }
+        }
+        for tx in bound {
+            if let Some(slot) = tx.state.nonce().and_then(|nonce| slots.get_mut(&nonce)) {
+                slot.restore_intent(tx, now, &outline_of);
+            }
+        }
+        for reservation in reservations {
+            if let Some(slot) = slots.get_mut(&reservation.nonce) {
+                slot.restore_reservation(reservation);
+            }
+        }
+        let resubmit = lane.setup.resubmit_interval();
+        for mut slot in slots.into_values() {
+            slot.restore_lost();
+            slot.restore_sending(resubmit, database_now, now);
+            lane.ledger.slots.insert(slot);
+        }
+        let watched: Vec<WatchRequest> = lane.ledger.slots.iter().flat_map(OpenSlot::watched).collect();
+        if !watched.is_empty() {
+            lane.outbox.effects.push(Effect::Watch(watched));
+        }
+        lane.check_slots_have_no_hole();
+        lane
+    }
+
+    /// A slot from its row alone.
+    fn restore_slot(&self, row: &Slot, now: Tick) -> OpenSlot {
+        let mut slot = OpenSlot { above: row.above, ..OpenSlot::empty(row.nonce, row.kind) };
+        (slot.resends.tries, slot.resends.signal) = (row.tries, row.signal);
+        slot.sends.next = match row.next_resubmit_at {
+            Some(at) => Sending::claim(self.tick_of(at)),
+            None => Sending::Send { at: now },
+        };
+        slot
+    }
+}
 
 impl SlotAttempt {
     /// Bytes that cannot be decoded get the highest possible cost: nothing more is bound until they are explained.
-    pub(super) fn restore(attempt: Attempt, pooled: bool, outline_of: &impl Fn(&Bytes) -> Option<Outline>) -> Self {
+    fn restore(attempt: Attempt, outline_of: &impl Fn(&Bytes) -> Option<Outline>) -> Self {
         let (cost, gas_limit) =
             outline_of(&attempt.raw).map_or((Amount::new(U256::MAX), 0), |outline| (outline.cost, outline.gas_limit));
-        SlotAttempt { attempt, cost, gas_limit, missing: false, pooled, under_way: false, stale: false }
+        // The former owner may have died before it wrote the result of a send. So a refusal counts only if it is the
+        // answer to the only send.
+        let refused = attempt.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_refusal());
+        let pool = if refused && attempt.sends == 1 { PoolState::Absent } else { PoolState::Pooled };
+        SlotAttempt { attempt, cost, gas_limit, missing: false, pool, stale: false }
     }
 }
 
@@ -35,32 +119,15 @@ impl OpenSlot {
         OpenSlot {
             nonce,
             kind,
+            above: None,
             reservation: SlotReservation::NotReserved,
             attempts: Vec::new(),
             tx: None,
-            mining: MiningState::Unmined,
-            sending: Sending::Idle,
-            failures: 0,
-            acknowledged: false,
-            short_of_funds: false,
-            rejected: false,
-            bump_reason: None,
-            requested: None,
-            next_attempt: NextAttempt::None,
-            ticket: 0,
-            tries: 0,
-            signal: None,
-            diagnosis: Diagnosis::None,
-            sent_at_head: None,
-            newest_sent_at_head: None,
-            decision: DecisionState::None,
-            missed_lookups: None,
-            lost: false,
-            above: None,
-            inherited: false,
-            in_notice_queue: false,
-            notice_due: false,
-            final_list: None,
+            mining: MiningState::Unmined(Unmined::default()),
+            notice: Notice::default(),
+            sends: Sends::default(),
+            next: NextAttempt::default(),
+            resends: Resends::default(),
         }
     }
 
@@ -77,15 +144,15 @@ impl OpenSlot {
             }
         }
         if let TxState::Stuck(..) = tx.state {
-            self.decision = DecisionState::AskAt(now);
+            self.resends.decision = DecisionState::AskAt(now);
         }
         if let Some(bound) = tx.state.bound() {
             if let Progress::Mined(Mined { inclusion, .. }) = &bound.progress {
                 self.mining = MiningState::Unverified(inclusion.block);
             }
-            self.short_of_funds = bound.progress == Progress::AwaitingFunds;
+            self.sends.refusals.short_of_funds = bound.progress == Progress::AwaitingFunds;
         }
-        self.acknowledged = tx.state.name() != StateName::Allocated;
+        self.sends.acknowledged = tx.state.name() != StateName::Allocated;
         self.tx = Some(Box::new(tx));
     }
 
@@ -95,22 +162,24 @@ impl OpenSlot {
     pub(super) fn restore_sending(&mut self, resubmit: Option<Duration>, database_now: Timestamp, now: Tick) {
         let over = self.is_ended();
         let Some(wanted) = self.wanted() else {
-            self.sending = Sending::Idle;
+            self.sends.next = Sending::Idle;
             return;
         };
         let accepted =
-            self.acknowledged && wanted.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_accepted());
+            self.sends.acknowledged && wanted.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_accepted());
         let last_sent = wanted.last_sent_at;
-        self.inherited = accepted && self.mining == MiningState::Unmined;
-        self.sending = match (accepted, resubmit, self.sending) {
+        if let MiningState::Unmined(unmined) = &mut self.mining {
+            unmined.inherited = accepted;
+        }
+        self.sends.next = match (accepted, resubmit, self.sends.next) {
             _ if over || matches!(self.mining, MiningState::Unverified(_)) => Sending::Idle,
-            (false, _, _) | (true, None, _) => Sending::Due { at: now, claim: false },
-            (true, Some(_), Sending::Due { at, claim: true }) => Sending::Due { at, claim: true },
+            (false, _, _) | (true, None, _) => Sending::Send { at: now },
+            (true, Some(_), Sending::Claim { at, .. }) => Sending::claim(at),
             (true, Some(interval), _) => {
                 let due = last_sent.unwrap_or(database_now).saturating_add(interval);
                 let wait = due.as_micros().saturating_sub(database_now.as_micros());
                 let wait = Duration::from_micros(u64::try_from(wait).unwrap_or(0));
-                Sending::Due { at: now.saturating_add(wait), claim: true }
+                Sending::claim(now.saturating_add(wait))
             }
         };
     }

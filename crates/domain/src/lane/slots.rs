@@ -7,92 +7,97 @@ use crate::id::TxId;
 use crate::nonce::Nonce;
 use crate::time::{Tick, Timestamp};
 
-use super::open_slot::{NextAttempt, OpenSlot, Sending};
+use super::decide::stuck::DecisionState;
+use super::open_slot::OpenSlot;
 use super::reservations::SlotReservation;
-use super::stuck::DecisionState;
+use super::slot_work::{AttemptStep, MiningState, Sending};
 
 /// Open slots by nonce, with their indexes. All changes go through [`Slots::update`], which keeps the indexes correct.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     /// Boxed, because a node of the tree has room for eleven values and is half empty where nonces only grow.
     slots: BTreeMap<Nonce, Box<OpenSlot>>,
-    /// Slots that are not known to be mined.
-    unmined: BTreeSet<Nonce>,
+    /// Lists of slots, by [`SlotList`].
+    lists: [BTreeSet<Nonce>; SlotList::ALL.len()],
     /// Send times of slots.
     sends: BTreeSet<(Tick, Nonce)>,
     /// Times at which a resend is to be claimed.
     claims: BTreeSet<(Tick, Nonce)>,
-    /// Slots that need another attempt, or get one.
-    needing_attempt: BTreeSet<Nonce>,
     /// Deadlines of slots, by the database's clock.
     deadlines: BTreeSet<(Timestamp, Nonce)>,
-    /// Slots whose reservation ended without a transaction.
-    recyclable: BTreeSet<Nonce>,
-    /// Slots that the account cannot pay for, as nodes report.
-    short: BTreeSet<Nonce>,
-    /// Slots that wait for a decision.
-    deciding: BTreeSet<Nonce>,
     /// Total of signed bytes of the unmined slots.
     unmined_bytes: usize,
-    /// Number of slots that are neither final nor ended.
-    unsettled: usize,
     ids: HashMap<TxId, Nonce>,
 }
 
-/// Index entries of one slot.
+/// A list of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SlotList {
+    /// Not known to be mined, and not ended.
+    Unmined,
+    /// Neither final nor ended.
+    Unsettled,
+    /// The ledger says something else about the intent than the chain and the nodes do.
+    Changed,
+    /// Needs another attempt, or gets one.
+    NeedingAttempt,
+    /// The reservation ended without a transaction.
+    Recyclable,
+    /// The account cannot pay for the slot, as nodes report.
+    Short,
+    /// Waits for a decision.
+    Deciding,
+}
+
+impl SlotList {
+    const ALL: [SlotList; 7] = [
+        SlotList::Unmined,
+        SlotList::Unsettled,
+        SlotList::Changed,
+        SlotList::NeedingAttempt,
+        SlotList::Recyclable,
+        SlotList::Short,
+        SlotList::Deciding,
+    ];
+
+    /// True if the slot belongs to the list. `unmined` says so for the list of that name.
+    fn has(self, slot: &OpenSlot, unmined: bool) -> bool {
+        match self {
+            SlotList::Unmined => unmined,
+            SlotList::Unsettled => !slot.is_final() && !slot.is_ended(),
+            SlotList::Changed => slot.has_due_transition(),
+            SlotList::NeedingAttempt => unmined && (slot.next.step != AttemptStep::None || slot.needs_attempt()),
+            SlotList::Recyclable => unmined && slot.is_recyclable(),
+            SlotList::Short => unmined && slot.sends.refusals.short_of_funds,
+            SlotList::Deciding => unmined && slot.resends.decision != DecisionState::None,
+        }
+    }
+}
+
+/// Index entries of one slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SlotIndexKeys {
-    unmined: bool,
+    lists: [bool; SlotList::ALL.len()],
     send_at: Option<Tick>,
     claim_at: Option<Tick>,
-    needing_attempt: bool,
     deadline: Option<Timestamp>,
-    recyclable: bool,
-    short: bool,
-    deciding: bool,
     bytes: usize,
-    unsettled: bool,
 }
 
 impl SlotIndexKeys {
     fn of(slot: &OpenSlot) -> Self {
         let unmined = !slot.is_mined() && !slot.is_ended();
-        let (send_at, claim_at) = match slot.sending {
-            Sending::Due { at, claim: false } if unmined => (Some(at), None),
-            Sending::Due { at, claim: true } if unmined => (None, Some(at)),
-            _ => (None, None),
-        };
-        let needing_attempt = unmined && (slot.next_attempt != NextAttempt::None || slot.needs_attempt());
-        let (deadline, recyclable) = (slot.deadline().filter(|_| unmined), unmined && slot.is_recyclable());
-        let bytes = if unmined { slot.bytes() } else { 0 };
-        let (short, unsettled) = (unmined && slot.short_of_funds, !slot.is_final() && !slot.is_ended());
-        let deciding = unmined && slot.decision != DecisionState::None;
-        SlotIndexKeys {
-            unmined,
-            send_at,
-            claim_at,
-            needing_attempt,
-            deadline,
-            recyclable,
-            short,
-            deciding,
-            bytes,
-            unsettled,
+        let lists = SlotList::ALL.map(|list| list.has(slot, unmined));
+        if !unmined {
+            return SlotIndexKeys { lists, ..SlotIndexKeys::default() };
         }
+        let (send_at, claim_at) = match slot.sends.next {
+            Sending::Send { at } => (Some(at), None),
+            Sending::Claim { at, .. } => (None, Some(at)),
+            Sending::Idle | Sending::Claiming { .. } | Sending::InFlight => (None, None),
+        };
+        SlotIndexKeys { lists, send_at, claim_at, deadline: slot.deadline(), bytes: slot.bytes() }
     }
-
-    const NONE: SlotIndexKeys = SlotIndexKeys {
-        unmined: false,
-        send_at: None,
-        claim_at: None,
-        needing_attempt: false,
-        deadline: None,
-        recyclable: false,
-        short: false,
-        deciding: false,
-        bytes: 0,
-        unsettled: false,
-    };
 }
 
 impl Slots {
@@ -101,7 +106,7 @@ impl Slots {
         self.ids.extend(id_of(&slot).map(|id| (id, nonce)));
         let after = SlotIndexKeys::of(&slot);
         let before =
-            self.slots.insert(nonce, Box::new(slot)).map_or(SlotIndexKeys::NONE, |old| SlotIndexKeys::of(&old));
+            self.slots.insert(nonce, Box::new(slot)).map_or(SlotIndexKeys::default(), |old| SlotIndexKeys::of(&old));
         self.move_to(nonce, before, after);
     }
 
@@ -125,9 +130,9 @@ impl Slots {
     /// Marks a nonce as lost. Its intent, if there is one, is queued again or has failed.
     pub(super) fn lose(&mut self, nonce: Nonce) {
         self.update(nonce, |slot| {
-            slot.lost = true;
-            slot.sending = Sending::Idle;
-            slot.next_attempt = NextAttempt::None;
+            slot.mining = MiningState::Lost;
+            slot.sends.next = Sending::Idle;
+            slot.next.step = AttemptStep::None;
             slot.reservation = SlotReservation::NotReserved;
             slot.tx = None;
         });
@@ -136,7 +141,7 @@ impl Slots {
     #[cfg(feature = "mistakes")]
     pub(super) fn remove(&mut self, nonce: Nonce) {
         if let Some(slot) = self.slots.remove(&nonce) {
-            self.move_to(nonce, SlotIndexKeys::of(&slot), SlotIndexKeys::NONE);
+            self.move_to(nonce, SlotIndexKeys::of(&slot), SlotIndexKeys::default());
         }
     }
 
@@ -145,7 +150,7 @@ impl Slots {
         let still_open = self.slots.split_off(&open);
         let closed = std::mem::replace(&mut self.slots, still_open);
         for slot in closed.values() {
-            self.move_to(slot.nonce, SlotIndexKeys::of(slot), SlotIndexKeys::NONE);
+            self.move_to(slot.nonce, SlotIndexKeys::of(slot), SlotIndexKeys::default());
             id_of(slot).into_iter().for_each(|id| forget_id(&mut self.ids, id, slot.nonce));
         }
         closed
@@ -176,20 +181,42 @@ impl Slots {
         self.ids.get(&id).copied()
     }
 
+    fn list(&self, list: SlotList) -> &BTreeSet<Nonce> {
+        let [unmined, unsettled, changed, needing_attempt, recyclable, short, deciding] = &self.lists;
+        match list {
+            SlotList::Unmined => unmined,
+            SlotList::Unsettled => unsettled,
+            SlotList::Changed => changed,
+            SlotList::NeedingAttempt => needing_attempt,
+            SlotList::Recyclable => recyclable,
+            SlotList::Short => short,
+            SlotList::Deciding => deciding,
+        }
+    }
+
+    /// Slots that are not known to be mined.
     pub(super) fn unmined(&self) -> &BTreeSet<Nonce> {
-        &self.unmined
+        self.list(SlotList::Unmined)
     }
 
+    /// Number of slots that are neither final nor ended.
     pub(super) fn unsettled(&self) -> usize {
-        self.unsettled
+        self.list(SlotList::Unsettled).len()
     }
 
+    /// Slots whose intent in the ledger differs from the chain and the nodes, lowest first.
+    pub(super) fn changed(&self) -> Vec<Nonce> {
+        self.list(SlotList::Changed).iter().copied().collect()
+    }
+
+    /// Slots that the account cannot pay for, as nodes report.
     pub(super) fn short(&self) -> &BTreeSet<Nonce> {
-        &self.short
+        self.list(SlotList::Short)
     }
 
+    /// Slots that wait for a decision, lowest first.
     pub(super) fn deciding(&self) -> Vec<Nonce> {
-        self.deciding.iter().copied().collect()
+        self.list(SlotList::Deciding).iter().copied().collect()
     }
 
     pub(super) fn unmined_bytes(&self) -> usize {
@@ -198,7 +225,7 @@ impl Slots {
 
     /// Slots that need another attempt, or get one, in order.
     pub(super) fn needing_attempt(&self) -> Vec<Nonce> {
-        self.needing_attempt.iter().copied().collect()
+        self.list(SlotList::NeedingAttempt).iter().copied().collect()
     }
 
     /// Slots that are due to be sent, lowest first.
@@ -232,21 +259,17 @@ impl Slots {
 
     /// Slots whose reservation ended without a transaction, lowest first.
     pub(super) fn recyclable(&self) -> impl Iterator<Item = Nonce> {
-        self.recyclable.iter().copied()
+        self.list(SlotList::Recyclable).iter().copied()
     }
 
     fn move_to(&mut self, nonce: Nonce, before: SlotIndexKeys, after: SlotIndexKeys) {
-        put(&mut self.unmined, nonce, before.unmined, after.unmined);
-        put(&mut self.needing_attempt, nonce, before.needing_attempt, after.needing_attempt);
-        put(&mut self.short, nonce, before.short, after.short);
-        put(&mut self.deciding, nonce, before.deciding, after.deciding);
+        for (list, (before, after)) in self.lists.iter_mut().zip(before.lists.into_iter().zip(after.lists)) {
+            put(list, nonce, before, after);
+        }
         self.unmined_bytes = self.unmined_bytes.saturating_sub(before.bytes).saturating_add(after.bytes);
         move_time(&mut self.sends, nonce, before.send_at, after.send_at);
         move_time(&mut self.claims, nonce, before.claim_at, after.claim_at);
         move_time(&mut self.deadlines, nonce, before.deadline, after.deadline);
-        put(&mut self.recyclable, nonce, before.recyclable, after.recyclable);
-        self.unsettled = self.unsettled.saturating_sub(usize::from(before.unsettled));
-        self.unsettled = self.unsettled.saturating_add(usize::from(after.unsettled));
     }
 }
 
@@ -293,6 +316,7 @@ mod tests {
     use crate::attempt::{AttemptKind, NewAttempt};
     use crate::block::{BlockRef, Execution};
     use crate::lane::MinedTx;
+    use crate::lane::draft::{AttemptOrigin, AttemptSource};
     use crate::payload::Fees;
     use crate::reservation::LockOwner;
     use crate::slot::SlotKind;
@@ -313,7 +337,8 @@ mod tests {
             raw: Bytes::from(vec![0; nonce as usize]),
             fees: Fees::Legacy { gas_price: 1 },
         };
-        slot.add_attempt(&attempt, Amount::ZERO, 21_000, Timestamp::EPOCH);
+        let origin = AttemptOrigin { source: AttemptSource::Signed, cost: Amount::ZERO, gas_limit: 21_000 };
+        slot.add_attempt(&attempt, &origin, Timestamp::EPOCH);
         slot
     }
 
@@ -343,19 +368,19 @@ mod tests {
             let (nonce, what, at) = (Nonce::new(dice(40)).unwrap(), dice(14), tick(dice(50)));
             let until = Timestamp::EPOCH.saturating_add(at.elapsed());
             slots.update(nonce, |slot| match what {
-                0 => slot.sending = Sending::Idle,
-                1 => slot.sending = Sending::Due { at, claim: false },
-                2 => slot.sending = Sending::Due { at, claim: true },
-                3 => slot.sending = Sending::InFlight,
-                4 => slot.next_attempt = NextAttempt::Later(at),
-                5 => slot.next_attempt = NextAttempt::None,
+                0 => slot.sends.next = Sending::Idle,
+                1 => slot.sends.next = Sending::Send { at },
+                2 => slot.sends.next = Sending::claim(at),
+                3 => slot.sends.next = Sending::InFlight,
+                4 => slot.next.step = AttemptStep::Later(at),
+                5 => slot.next.step = AttemptStep::None,
                 6 => drop(slot.mined(mined(nonce.get()))),
                 7 => slot.reservation = SlotReservation::Reserved { to: LockOwner::new("me").unwrap(), until },
                 8 => slot.reservation = SlotReservation::Recyclable,
                 9 => slot.reservation = SlotReservation::NotReserved,
-                10 => slot.short_of_funds = !slot.short_of_funds,
-                11 => slot.decision = DecisionState::AskAt(at),
-                12 => slot.decision = DecisionState::None,
+                10 => slot.sends.refusals.short_of_funds = !slot.sends.refusals.short_of_funds,
+                11 => slot.resends.decision = DecisionState::AskAt(at),
+                12 => slot.resends.decision = DecisionState::None,
                 _ => drop(slot.unmined(mined(nonce.get()).hash, mined(0).block, at)),
             });
             if dice(500) == 0 {
@@ -373,10 +398,10 @@ mod tests {
         };
         assert_eq!(slots.unmined().iter().copied().collect::<Vec<_>>(), of(&|_| true));
         assert_eq!(slots.unsettled(), slots.iter().filter(|slot| !slot.is_final()).count());
-        let due =
-            |slot: &OpenSlot, of: bool| matches!(slot.sending, Sending::Due { at, claim } if at <= now && claim == of);
-        assert_eq!(slots.to_send(now), of(&|slot| due(slot, false)));
-        assert_eq!(slots.to_claim(now), of(&|slot| due(slot, true)));
+        let due = |slot: &OpenSlot| matches!(slot.sends.next, Sending::Send { at } if at <= now);
+        assert_eq!(slots.to_send(now), of(&due));
+        let due = |slot: &OpenSlot| matches!(slot.sends.next, Sending::Claim { at, .. } if at <= now);
+        assert_eq!(slots.to_claim(now), of(&due));
         let database_now = Timestamp::EPOCH.saturating_add(now.elapsed());
         let overdue = |slot: &OpenSlot| slot.deadline().is_some_and(|at| at <= database_now);
         assert_eq!(slots.overdue(database_now), of(&overdue));
@@ -384,13 +409,15 @@ mod tests {
         let later = unmined.filter_map(OpenSlot::deadline).filter(|at| *at > database_now);
         assert_eq!(slots.next_deadline(database_now), later.min());
         assert_eq!(slots.recyclable().collect::<Vec<_>>(), of(&OpenSlot::is_recyclable));
-        assert_eq!(slots.needing_attempt(), of(&|slot| slot.next_attempt != NextAttempt::None || slot.needs_attempt()));
-        assert_eq!(slots.deciding(), of(&|slot| slot.decision != DecisionState::None));
-        assert_eq!(slots.short().iter().copied().collect::<Vec<_>>(), of(&|slot| slot.short_of_funds));
+        assert_eq!(slots.needing_attempt(), of(&|slot| slot.next.step != AttemptStep::None || slot.needs_attempt()));
+        let changed = slots.iter().filter(|slot| slot.has_due_transition()).map(|slot| slot.nonce);
+        assert_eq!(slots.changed(), changed.collect::<Vec<_>>());
+        assert_eq!(slots.deciding(), of(&|slot| slot.resends.decision != DecisionState::None));
+        assert_eq!(slots.short().iter().copied().collect::<Vec<_>>(), of(&|slot| slot.sends.refusals.short_of_funds));
         let bytes = slots.iter().filter(|slot| !slot.is_mined()).map(OpenSlot::bytes).sum::<usize>();
         assert_eq!(slots.unmined_bytes(), bytes);
-        let later = slots.iter().filter(|slot| !slot.is_mined()).filter_map(|slot| match slot.sending {
-            Sending::Due { at, .. } if at > now => Some(at),
+        let later = slots.iter().filter(|slot| !slot.is_mined()).filter_map(|slot| match slot.sends.next {
+            Sending::Send { at } | Sending::Claim { at, .. } if at > now => Some(at),
             _ => None,
         });
         assert_eq!(slots.next_after(now), later.min());

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gapless_domain::{
-    Address, Amount, CommandKind, EvmCall, Fact, FundsPolicy, OnShortage, PrepareFailure, SendOutcome, Sighting,
-    SignFailure, StateName, Timestamp,
+    Address, Amount, BindBlocker, CommandKind, EvmCall, Fact, FundsPolicy, OnShortage, PrepareFailure, SendOutcome,
+    Sighting, SignFailure, StateName, Timestamp,
 };
 
 use crate::harness::{Hold, LaneHarness, block, final_window, finalized, mined, price, sign, text, window};
@@ -368,4 +368,20 @@ fn simulated_revert_is_retried_when_previous_is_orphaned() {
         harness.commit_done(true);
     }
     assert_eq!(harness.states()[1..], [StateName::Queued, StateName::Queued]);
+}
+
+#[test]
+fn lane_that_binds_nothing_names_the_blocker() {
+    let mut harness = LaneHarness::new(window(3));
+    assert_eq!(harness.lane.bind_blocker(), Some(BindBlocker::NotStarted));
+    harness.queue(1);
+    harness.run();
+    assert_eq!(harness.lane.bind_blocker(), None);
+    harness.command(CommandKind::Pause);
+    harness.run();
+    assert_eq!(harness.lane.bind_blocker().map(BindBlocker::as_str), Some("the lane is paused"));
+    harness.command(CommandKind::Resume);
+    harness.run();
+    harness.give(Fact::Drain);
+    assert_eq!(harness.lane.bind_blocker(), Some(BindBlocker::Draining));
 }

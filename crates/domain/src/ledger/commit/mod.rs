@@ -55,6 +55,8 @@ pub enum CommitError {
     WrongStep,
     #[error("the lane is in PROTECT or paused and binds nothing")]
     BindsNothing,
+    #[error("the lane has no cursor yet")]
+    NoCursor,
     #[error("the cursor changed within one commit")]
     OtherCursor,
     #[error("a nonce of the cursor would go back")]

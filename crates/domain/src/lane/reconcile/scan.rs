@@ -14,10 +14,10 @@ use crate::nonce::Nonce;
 use crate::policy::ExternalNoncePolicy;
 use crate::time::Tick;
 
-use super::Lane;
-use super::effect::{Effect, ScanRequest, Step, WatchRequest};
-use super::fact::{ScanResult, ScannedTx};
-use super::open_slot::{MiningState, OpenSlot};
+use crate::lane::Lane;
+use crate::lane::effect::{Effect, ScanRequest, Step, WatchRequest};
+use crate::lane::fact::{ScanResult, ScannedTx};
+use crate::lane::open_slot::OpenSlot;
 
 /// Lookups in a row at which all hashes of a consumed slot must be missing before the blocks are scanned.
 const MISSES_BEFORE_SCAN: u32 = 2;
@@ -27,7 +27,7 @@ const FAILED_SCANS_BEFORE_REFUSAL: u32 = 5;
 
 /// The scan in flight and the newest findings.
 #[derive(Debug, Default)]
-pub(super) struct Scans {
+pub(in crate::lane) struct Scans {
     under_way: Option<ScanInFlight>,
     not_before: Tick,
     /// Number of scans in a row without effect.
@@ -50,8 +50,8 @@ struct ScanInFlight {
 
 /// A scan whose result was not used yet.
 #[derive(Clone, Debug)]
-pub(super) struct ScanFindings {
-    pub(super) scan: ScanResult,
+pub(in crate::lane) struct ScanFindings {
+    pub(in crate::lane) scan: ScanResult,
     /// Lowest nonce that the scan was asked for.
     from: Nonce,
     /// Commands that were open before the scan began, so that the scan is new enough for them.
@@ -60,7 +60,7 @@ pub(super) struct ScanFindings {
 
 /// Result of a scan for one nonce.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NonceUse<'a> {
+pub(in crate::lane) enum NonceUse<'a> {
     /// The account's nonce is not above it.
     Unused,
     /// Consumed by one of our hashes.
@@ -75,60 +75,60 @@ pub(super) enum NonceUse<'a> {
 }
 
 impl Scans {
-    pub(super) fn is_under_way(&self) -> bool {
+    pub(in crate::lane) fn is_under_way(&self) -> bool {
         self.under_way.is_some()
     }
 
-    pub(super) fn take_found(&mut self) -> Option<ScanFindings> {
+    pub(in crate::lane) fn take_found(&mut self) -> Option<ScanFindings> {
         self.found.take_if(|_| self.queue_is_known)
     }
 
-    pub(super) fn has_found(&self) -> bool {
+    pub(in crate::lane) fn has_found(&self) -> bool {
         self.found.is_some()
     }
 
     /// Keeps the findings, because the commit that used them was rolled back.
-    pub(super) fn put_back(&mut self, found: ScanFindings) {
+    pub(in crate::lane) fn put_back(&mut self, found: ScanFindings) {
         self.found.get_or_insert(found);
     }
 
-    pub(super) fn is_unanswered(&self, id: CommandId) -> bool {
+    pub(in crate::lane) fn is_unanswered(&self, id: CommandId) -> bool {
         self.unanswered.contains(&id)
     }
 
-    pub(super) fn queue_was_read(&mut self) {
+    pub(in crate::lane) fn queue_was_read(&mut self) {
         self.queue_is_known = true;
     }
 }
 
 impl ScanFindings {
-    pub(super) fn is_for(&self, id: CommandId) -> bool {
+    pub(in crate::lane) fn is_for(&self, id: CommandId) -> bool {
         self.commands.contains(&id)
     }
 
     /// True if the nonce is consumed at a final block.
-    pub(super) fn is_final(&self, nonce: Nonce) -> bool {
+    pub(in crate::lane) fn is_final(&self, nonce: Nonce) -> bool {
         self.scan.account.finalized.is_some_and(|finalized| finalized > nonce)
     }
 
     /// True if all blocks were read that may contain the nonce's transaction. Nonces are consumed in order: below the
     /// transaction of a lower nonce there is none of this nonce.
-    pub(super) fn has_read_all_of(&self, nonce: Nonce) -> bool {
+    pub(in crate::lane) fn has_read_all_of(&self, nonce: Nonce) -> bool {
         let used_before = |sent: &ScannedTx| sent.tx.plan.nonce < nonce;
         self.from <= nonce && (self.scan.is_whole || self.scan.sent.iter().any(used_before))
     }
 
-    pub(super) fn on_chain(&self, nonce: Nonce) -> Option<&ScannedTx> {
+    pub(in crate::lane) fn on_chain(&self, nonce: Nonce) -> Option<&ScannedTx> {
         self.scan.sent.iter().find(|sent| sent.tx.plan.nonce == nonce)
     }
 
     /// True if the transaction is in a final block.
-    pub(super) fn is_in_final_block(&self, sent: &ScannedTx) -> bool {
+    pub(in crate::lane) fn is_in_final_block(&self, sent: &ScannedTx) -> bool {
         let block = self.scan.account.final_block;
         self.is_final(sent.tx.plan.nonce) && block.is_some_and(|block| sent.block.number <= block.number)
     }
 
-    pub(super) fn use_of(&self, slot: &OpenSlot) -> NonceUse<'_> {
+    pub(in crate::lane) fn use_of(&self, slot: &OpenSlot) -> NonceUse<'_> {
         match self.on_chain(slot.nonce) {
             Some(sent) if slot.kind_of(sent.tx.signed.hash).is_some() => NonceUse::Ours,
             Some(sent) => NonceUse::Foreign(sent),
@@ -140,30 +140,33 @@ impl ScanFindings {
 }
 
 impl Lane {
-    pub(super) fn adopts(&self) -> bool {
+    pub(in crate::lane) fn adopts(&self) -> bool {
         self.setup.policy.nonce.on_external_nonce == ExternalNoncePolicy::Adopt
     }
 
-    pub(super) fn reconcile_commands(&self) -> impl Iterator<Item = CommandId> {
+    pub(in crate::lane) fn reconcile_commands(&self) -> impl Iterator<Item = CommandId> {
         let reconciles = |kind: &CommandKind| matches!(kind, CommandKind::Unprotect | CommandKind::Resync { .. });
-        self.commands.iter().filter(move |command| reconciles(&command.kind)).map(|command| command.id)
+        self.ledger.commands.iter().filter(move |command| reconciles(&command.kind)).map(|command| command.id)
     }
 
     /// True if a scan needs more of the queue than binding does.
-    pub(super) fn compares_queue(&self) -> bool {
+    pub(in crate::lane) fn compares_queue(&self) -> bool {
         !self.scans.queue_is_known && (self.scans.is_under_way() || self.scans.has_found())
     }
 
-    pub(super) fn plan_scan(&mut self, now: Tick, step: &mut Step) {
-        let Some(cursor) = self.cursor.clone().filter(|_| !self.draining && !self.regressed) else { return };
+    pub(in crate::lane) fn plan_scan(&mut self, now: Tick, step: &mut Step) {
+        let Some(cursor) = self.ledger.cursor.clone().filter(|_| !self.is_draining() && !self.ledger.regressed) else {
+            return;
+        };
         let Some(account) = self.funds.account.filter(|_| !self.scans.is_under_way()) else { return };
         let known = |id: &CommandId| self.scans.found.as_ref().is_some_and(|found| found.is_for(*id));
         let asked_for = self.reconcile_commands().any(|id| !known(&id));
         let ahead = self.adopts() && account.finalized.is_some_and(|finalized| finalized > cursor.next_nonce);
-        let is_unexplained = self.slots.unmined().range(..account.latest).any(|nonce| {
-            self.slots
+        let is_unexplained = self.ledger.slots.unmined().range(..account.latest).any(|nonce| {
+            self.ledger
+                .slots
                 .get(*nonce)
-                .is_some_and(|slot| slot.missed_lookups.is_some_and(|misses| misses >= MISSES_BEFORE_SCAN))
+                .is_some_and(|slot| slot.missed_lookups().is_some_and(|misses| misses >= MISSES_BEFORE_SCAN))
         });
         if !asked_for && (self.scans.has_found() || !(ahead || is_unexplained)) {
             return;
@@ -176,22 +179,22 @@ impl Lane {
         self.scans.found = None;
         self.scans.under_way = Some(ScanInFlight { from: request.from, commands });
         self.scans.queue_is_known = false;
-        self.queue.peek_wanted = true;
+        self.queue.want_peek();
         step.effects.push(Effect::Scan(request));
     }
 
     /// Scans from the lowest nonce that no known inclusion consumed.
     fn scan_request(&self, cursor: &Cursor) -> ScanRequest {
-        let from = self.slots.unmined().first().copied().unwrap_or(cursor.next_nonce).min(cursor.next_nonce);
+        let from = self.ledger.slots.unmined().first().copied().unwrap_or(cursor.next_nonce).min(cursor.next_nonce);
         // Nonces are consumed in order: a higher nonce is consumed in the same block or above.
-        let above = match self.slots.get(from) {
+        let above = match self.ledger.slots.get(from) {
             Some(slot) => slot.above,
             None => self.newest_inclusion().and_then(|link| link.parent()),
         };
         ScanRequest { from, above }
     }
 
-    pub(super) fn scanned(&mut self, answer: Option<ScanResult>, now: Tick) {
+    pub(in crate::lane) fn scanned(&mut self, answer: Option<ScanResult>, now: Tick) {
         let Some(ScanInFlight { from, commands }) = self.scans.under_way.take() else { return };
         self.scans.without_effect = self.scans.without_effect.saturating_add(1);
         self.scans.not_before = now.saturating_add(self.pace().after_failures(self.scans.without_effect));
@@ -202,22 +205,22 @@ impl Lane {
         let Some(scan) = answer else { return };
         let found = ScanFindings { scan, from, commands };
         let mut watched = Vec::new();
-        let unmined: Vec<Nonce> = self.slots.unmined().range(from..).copied().collect();
+        let unmined: Vec<Nonce> = self.ledger.slots.unmined().range(from..).copied().collect();
         for nonce in unmined {
-            let Some(slot) = self.slots.get(nonce).filter(|slot| slot.mining == MiningState::Unmined) else { continue };
+            let Some(slot) = self.ledger.slots.get(nonce).filter(|slot| slot.is_unmined()) else { continue };
             if found.use_of(slot) == NonceUse::Ours {
                 watched.extend(slot.hashes().map(|hash| WatchRequest { hash, known_block: None, look_up: true }));
-                self.slots.update(nonce, |slot| slot.missed_lookups = None);
+                self.ledger.slots.update(nonce, |slot| slot.forget_missed_lookups());
             }
         }
         if !watched.is_empty() {
-            self.effects.push(Effect::Watch(watched));
+            self.outbox.effects.push(Effect::Watch(watched));
         }
         self.scans.found = Some(found);
     }
 
     /// A scan explained a nonce: the next scan may start at once.
-    pub(super) fn scan_helped(&mut self) {
+    pub(in crate::lane) fn scan_helped(&mut self) {
         self.scans.without_effect = 0;
         self.scans.not_before = Tick::default();
     }

@@ -12,61 +12,66 @@ use crate::slot::SlotKind;
 use crate::state::Progress;
 use crate::time::Timestamp;
 
-use super::Lane;
-use super::fact::ScannedTx;
-use super::open_slot::{MiningState, OpenSlot};
-use super::pending_commit::finality_violation_text;
-use super::scanning::{NonceUse, ScanFindings};
+use crate::lane::Lane;
+use crate::lane::command::finality_violation_text;
+use crate::lane::fact::ScannedTx;
+use crate::lane::open_slot::OpenSlot;
+use crate::lane::reconcile::scan::{NonceUse, ScanFindings};
 
 /// Changes of the ledger that a scan calls for, and the obstacle against them.
 #[derive(Debug, Default)]
-pub(super) struct ReconcilePlan {
+pub(in crate::lane) struct ReconcilePlan {
     /// Foreign transactions that explain their slot.
-    pub(super) attach: Vec<Attachment>,
-    pub(super) lost: Vec<Lost>,
-    pub(super) adopt: Vec<Adoption>,
+    pub(in crate::lane) attach: Vec<Attachment>,
+    pub(in crate::lane) lost: Vec<Lost>,
+    pub(in crate::lane) adopt: Vec<Adoption>,
     /// First nonce of a lane that never started.
-    pub(super) start_at: Option<Nonce>,
+    pub(in crate::lane) start_at: Option<Nonce>,
     /// More nonces need adoption than one reconciliation may adopt.
-    pub(super) more: bool,
+    pub(in crate::lane) more: bool,
     remarks: Vec<String>,
     /// A foreign transaction in a block that is not final yet.
     unfinal_foreign: Option<String>,
     /// Reason why nothing is changed now.
-    pub(super) obstacle: Option<(ProtectCode, String)>,
+    pub(in crate::lane) obstacle: Option<(ProtectCode, String)>,
 }
 
 /// A foreign transaction that becomes an attempt of its slot.
 #[derive(Debug)]
-pub(super) struct Attachment {
-    pub(super) sent: ScannedTx,
-    pub(super) ordinal: u16,
+pub(in crate::lane) struct Attachment {
+    pub(in crate::lane) sent: ScannedTx,
+    pub(in crate::lane) ordinal: u16,
     /// The nonce was reserved, so no operator needs to decide.
-    pub(super) is_reserved: bool,
+    pub(in crate::lane) is_reserved: bool,
 }
 
 /// A nonce that was consumed by a foreign transaction.
 #[derive(Debug)]
-pub(super) struct Lost {
-    pub(super) nonce: Nonce,
-    pub(super) tx: Option<IntentRecord>,
-    pub(super) why: String,
+pub(in crate::lane) struct Lost {
+    pub(in crate::lane) nonce: Nonce,
+    pub(in crate::lane) tx: Option<IntentRecord>,
+    pub(in crate::lane) why: String,
 }
 
 /// A consumed nonce without a slot.
 #[derive(Debug)]
-pub(super) struct Adoption {
-    pub(super) nonce: Nonce,
-    pub(super) evidence: String,
+pub(in crate::lane) struct Adoption {
+    pub(in crate::lane) nonce: Nonce,
+    pub(in crate::lane) evidence: String,
     /// The transaction does what this queued intent asks for.
-    pub(super) of: Option<(ScannedTx, TxId)>,
+    pub(in crate::lane) of: Option<(ScannedTx, TxId)>,
 }
 
 impl Lane {
-    pub(super) fn reconcile_plan(&self, cursor: &Cursor, found: &ScanFindings, at: Timestamp) -> ReconcilePlan {
+    pub(in crate::lane) fn reconcile_plan(
+        &self,
+        cursor: &Cursor,
+        found: &ScanFindings,
+        at: Timestamp,
+    ) -> ReconcilePlan {
         let mut plan = ReconcilePlan { obstacle: self.obstacle(cursor, found), ..ReconcilePlan::default() };
-        for nonce in self.slots.unmined() {
-            let Some(slot) = self.slots.get(*nonce).filter(|slot| slot.mining == MiningState::Unmined) else {
+        for nonce in self.ledger.slots.unmined() {
+            let Some(slot) = self.ledger.slots.get(*nonce).filter(|slot| slot.is_unmined()) else {
                 continue;
             };
             // The orphaned inclusion must be written first.
@@ -82,7 +87,7 @@ impl Lane {
         }
         let finalized = found.scan.account.finalized.unwrap_or_default();
         let never_bound = matches!(&cursor.state, LaneState::Protect(p) if p.code == ProtectCode::HistoryWithoutStart);
-        if never_bound && finalized > cursor.next_nonce && self.slots.is_empty() {
+        if never_bound && finalized > cursor.next_nonce && self.ledger.slots.is_empty() {
             plan.start_at = Some(finalized);
         } else {
             self.plan_adoptions(cursor.next_nonce, finalized, found, &mut plan);
@@ -118,14 +123,13 @@ impl Lane {
             NonceUse::Unused | NonceUse::Ours | NonceUse::Unread => slot.is_final(),
         };
         // A known inclusion behind the nonce outweighs a scan that shows the nonce as unused.
-        let newest_seen =
-            self.slots.iter().filter(|slot| slot.mining != MiningState::Unmined).map(|slot| slot.nonce).max();
+        let newest_seen = self.ledger.slots.iter().filter(|slot| slot.is_in_known_block()).map(|slot| slot.nonce).max();
         let blocks_those_behind = |slot: &OpenSlot| {
             slot.is_reserved()
                 && found.use_of(slot) == NonceUse::Unused
                 && newest_seen.is_none_or(|seen| seen < slot.nonce)
         };
-        let mut before = self.slots.iter().take_while(|slot| !blocks_those_behind(slot));
+        let mut before = self.ledger.slots.iter().take_while(|slot| !blocks_those_behind(slot));
         let undecided =
             |slot: &&OpenSlot| matches!(slot.kind, SlotKind::Intent(_)) && slot.tx.is_some() && !is_decided(slot);
         before.find(undecided).map(|slot| slot.nonce)
@@ -197,7 +201,7 @@ impl Lane {
 
     /// Reason why nothing can be reconciled now, independent of the slots.
     fn obstacle(&self, cursor: &Cursor, found: &ScanFindings) -> Option<(ProtectCode, String)> {
-        if let Some(violation) = self.chain.as_ref().and_then(|chain| chain.finality_violation.as_ref()) {
+        if let Some(violation) = self.chain.finality_violation() {
             return Some((violation.code, finality_violation_text(violation)));
         }
         let account = &found.scan.account;
@@ -224,7 +228,7 @@ impl Lane {
         if let Some(hole) = self.first_hole() {
             return Some((ProtectCode::MissingSlot, format!("nonce {hole} is below the cursor but has no slot")));
         }
-        let unfillable = self.slots.unmined().iter().filter_map(|nonce| self.slots.get(*nonce));
+        let unfillable = self.ledger.slots.unmined().iter().filter_map(|nonce| self.ledger.slots.get(*nonce));
         // A nonce that a foreign transaction consumed needs no filler.
         let unfillable =
             unfillable.into_iter().find(|slot| slot.cannot_fill() && found.use_of(slot) == NonceUse::Unused)?;
@@ -233,12 +237,12 @@ impl Lane {
 }
 
 impl ReconcilePlan {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::lane) fn is_empty(&self) -> bool {
         self.attach.is_empty() && self.lost.is_empty() && self.adopt.is_empty() && self.start_at.is_none()
     }
 
     /// True if the chain has transactions of the account that the ledger cannot explain.
-    pub(super) fn is_unexplained(&self) -> bool {
+    pub(in crate::lane) fn is_unexplained(&self) -> bool {
         self.lost.iter().any(|lost| lost.tx.is_some()) || self.adopt.iter().any(|adoption| adoption.of.is_none())
     }
 
@@ -247,7 +251,7 @@ impl ReconcilePlan {
     }
 
     /// The first change that an operator must decide about.
-    pub(super) fn undecided(&self) -> Option<String> {
+    pub(in crate::lane) fn undecided(&self) -> Option<String> {
         let foreign = self.attach.iter().find(|attachment| !attachment.is_reserved);
         let foreign = foreign.map(|attachment| format!("{} is unknown to the ledger", describe(&attachment.sent)));
         let lost = self.lost.first().map(|lost| lost.why.clone());
@@ -261,14 +265,14 @@ impl ReconcilePlan {
     }
 
     /// Reason for PROTECT in a lane that does not adopt.
-    pub(super) fn protect_cause(&self) -> Option<(ProtectCode, String)> {
+    pub(in crate::lane) fn protect_cause(&self) -> Option<(ProtectCode, String)> {
         let unfinal_foreign = self.unfinal_foreign.clone().map(|text| (ProtectCode::ForeignTransaction, text));
         let adopts_only = self.lost.is_empty() && self.attach.iter().all(|attachment| attachment.is_reserved);
         let code = if adopts_only { ProtectCode::ExternalNonce } else { ProtectCode::ForeignTransaction };
         unfinal_foreign.or_else(|| Some((code, self.undecided()?)))
     }
 
-    pub(super) fn summary(&self) -> String {
+    pub(in crate::lane) fn summary(&self) -> String {
         let of_ours = self.adopt.iter().filter(|adoption| adoption.of.is_some()).count();
         let start = self.start_at.map(|start| format!(", starts at nonce {start}")).unwrap_or_default();
         format!(
@@ -279,7 +283,7 @@ impl ReconcilePlan {
         )
     }
 
-    pub(super) fn lines(&self, rule: LostRule) -> String {
+    pub(in crate::lane) fn lines(&self, rule: LostRule) -> String {
         let mut text = String::new();
         let mut line = |entry: String| text.extend([entry.as_str(), "\n"]);
         for Attachment { sent, .. } in &self.attach {
@@ -326,7 +330,7 @@ fn does(sent: &ScannedTx, tx: &IntentRecord) -> bool {
 }
 
 /// Compares recipient, value and data. Access lists and authorizations do not change the purpose of a call.
-pub(super) fn carries(sent: &ScannedTx, call: &EvmCall) -> bool {
+pub(in crate::lane) fn carries(sent: &ScannedTx, call: &EvmCall) -> bool {
     let theirs = &sent.tx.plan.call;
     call.to == theirs.to && call.value == theirs.value && call.data == theirs.data
 }

@@ -55,9 +55,9 @@ pub use id::{ChainId, IdError, RequestId, SubmitterId, TxId};
 pub use intent::{FieldError, Intent, IntentDraft, InvalidIntent, Metadata, Speed};
 pub use intent_record::{Change, IntentRecord};
 pub use lane::{
-    AccountFacts, BindBlocker, ChainFacts, CommitOutcome, DiagnoseRequest, Effect, Fact, Lane, LaneLimits, LaneSetup,
-    MinedTx, Outgoing, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ScanRequest, ScanResult,
-    ScannedTx, SentTx, Sighting, SignFailure, SignRequest, Step, WatchRequest,
+    AccountFacts, BindBlocker, ChainFacts, CommitOutcome, DiagnoseRequest, Effect, Fact, Lane, LaneLimits, LanePauses,
+    LaneSetup, MinedTx, Outgoing, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ScanRequest,
+    ScanResult, ScannedTx, SentTx, Sighting, SignFailure, SignRequest, Step, WatchRequest,
 };
 pub use lease::{FencingToken, Lapsed, Lease, LeaseTerms, OwnerId, Permit, Term};
 pub use ledger::{CommitError, Conflict, LaneCommit, LaneLedger, SlotRecord};

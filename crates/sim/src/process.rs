@@ -186,7 +186,7 @@ impl WorldParts {
         setup.policy.fees.max_price = fees.max_price;
         setup.policy.mempool.diagnose = fees.diagnoses;
         setup.policy.stuck = StuckRule { after_tries: fees.tries, ask_interval: Duration::from_secs(20) };
-        setup.limits.resend_longest = Duration::from_secs(8);
+        setup.limits.pauses.resend_longest = Duration::from_secs(8);
         setup.limits.batch = plan.batch;
         setup.limits.open_slots = plan.open_slots;
         setup

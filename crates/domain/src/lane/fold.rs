@@ -28,14 +28,15 @@ impl Lane {
         match outcome {
             CommitOutcome::Done { at, replicated } => {
                 self.commits.failures = 0;
-                self.commits.not_before = if replicated { now } else { now.saturating_add(self.setup.limits.retry) };
+                self.commits.not_before =
+                    if replicated { now } else { now.saturating_add(self.setup.limits.pauses.retry) };
                 self.commits.unreplicated = !replicated;
                 self.commits.database_time = (at, now);
                 self.fold(draft, at, now);
             }
             CommitOutcome::NotWritten => {
                 self.commits.failures = self.commits.failures.saturating_add(1);
-                let pause = self.setup.limits.retry.saturating_mul(1 << self.commits.failures.min(4));
+                let pause = self.setup.limits.pauses.retry.saturating_mul(1 << self.commits.failures.min(4));
                 self.commits.not_before = now.saturating_add(pause);
                 self.drop_draft(draft);
             }
@@ -116,7 +117,7 @@ impl Lane {
     fn fold_attempts(&mut self, commit: &LaneCommit, origins: &[AttemptOrigin], at: Timestamp, now: Tick) {
         // The watcher has not seen the block of an attached attempt. If the block is orphaned before, no sighting will
         // say so, and the attempt is sent.
-        let later = now.saturating_add(self.setup.limits.resend_longest);
+        let later = now.saturating_add(self.setup.limits.pauses.resend_longest);
         let mut watched = Vec::new();
         for (attempt, origin) in commit.attempts().iter().zip(origins) {
             let look_up = matches!(origin.source, AttemptSource::Attached | AttemptSource::Adopted);

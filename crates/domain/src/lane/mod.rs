@@ -51,7 +51,7 @@ pub use fact::{
     AccountFacts, ChainFacts, CommitOutcome, Fact, MinedTx, Peeked, PrepareFailure, PrepareKey, Prepared, ScanResult,
     ScannedTx, SentTx, Sighting, SignFailure,
 };
-pub use setup::{LaneLimits, LaneSetup};
+pub use setup::{LaneLimits, LanePauses, LaneSetup};
 
 use funds::Funds;
 use lane_state::{ChainView, CommitState, FeeCap, OpenLedger, Outbox, Phase, SignerState};
@@ -138,8 +138,8 @@ impl Lane {
 
     fn pace(&self) -> Pace {
         Pace {
-            first: self.setup.limits.resend_first,
-            longest: self.setup.limits.resend_longest,
+            first: self.setup.limits.pauses.resend_first,
+            longest: self.setup.limits.pauses.resend_longest,
             resubmit: self.setup.resubmit_interval(),
         }
     }

@@ -36,11 +36,17 @@ pub struct LaneLimits {
     pub notices_per_head: usize,
     /// Largest age of a price at the time of signing.
     pub price_age: Duration,
+    pub pauses: LanePauses,
+}
+
+/// Pauses before a lane tries again, by the names that the config gives them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LanePauses {
     /// Pause before a failed preparation is tried again.
     pub prepare_retry: Duration,
     /// Pause before the first resend of a transaction that no node accepted; it doubles each time.
-    /// Longest pause between two resends.
     pub resend_first: Duration,
+    /// Longest pause between two resends.
     pub resend_longest: Duration,
     /// Pause before a failed commit or a failed signing is tried again.
     pub retry: Duration,
@@ -59,6 +65,14 @@ impl Default for LaneLimits {
             account_interval: Duration::from_secs(15),
             notices_per_head: 100,
             price_age: Duration::from_secs(15),
+            pauses: LanePauses::default(),
+        }
+    }
+}
+
+impl Default for LanePauses {
+    fn default() -> Self {
+        LanePauses {
             prepare_retry: Duration::from_secs(1),
             resend_first: Duration::from_secs(1),
             resend_longest: Duration::from_secs(60),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use gapless_chain_evm::{FeeOptions, Rollup};
-use gapless_domain::LaneLimits;
+use gapless_domain::{LaneLimits, LanePauses};
 use gapless_engine::{
     BatchLimits, DispatchOptions, EngineOptions, GasPolicy, RetentionOptions, ShareOptions, WatcherOptions,
 };
@@ -123,10 +123,12 @@ pub(crate) fn lane(section: &mut Section<'_>) -> LaneLimits {
         notices_per_head: section.read_in("notices_per_head", base.notices_per_head, 0..=100_000),
         account_interval: section.read_in("account_interval", base.account_interval, SHORTEST..=LONGEST),
         price_age: section.read_in("price_age", base.price_age, SHORTEST..=LONGEST),
-        prepare_retry: section.read_in("prepare_retry", base.prepare_retry, SHORTEST..=LONGEST),
-        resend_first: section.read_in("resend_first", base.resend_first, SHORTEST..=LONGEST),
-        resend_longest: section.read_in("resend_longest", base.resend_longest, SHORTEST..=LONGEST),
-        retry: section.read_in("retry", base.retry, SHORTEST..=LONGEST),
+        pauses: LanePauses {
+            prepare_retry: section.read_in("prepare_retry", base.pauses.prepare_retry, SHORTEST..=LONGEST),
+            resend_first: section.read_in("resend_first", base.pauses.resend_first, SHORTEST..=LONGEST),
+            resend_longest: section.read_in("resend_longest", base.pauses.resend_longest, SHORTEST..=LONGEST),
+            retry: section.read_in("retry", base.pauses.retry, SHORTEST..=LONGEST),
+        },
     }
 }
 

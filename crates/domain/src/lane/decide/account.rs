@@ -48,7 +48,7 @@ impl Lane {
         let limits = &self.setup.limits;
         let waits_for_funds = !self.ledger.slots.short().is_empty();
         let soon = account.is_none() || waits_for_funds;
-        let pause = if soon { limits.prepare_retry } else { limits.account_interval };
+        let pause = if soon { limits.pauses.prepare_retry } else { limits.account_interval };
         let before = self.funds.account.map(|account| account.balance);
         self.funds.answer(account, now.saturating_add(pause));
         let Some(account) = account else { return };
@@ -56,7 +56,7 @@ impl Lane {
         self.queue.retry_postponed();
         match self.ledger.cursor.clone() {
             None if self.has_finality_violation() => {
-                self.funds.read_at(now.saturating_add(self.setup.limits.prepare_retry))
+                self.funds.read_at(now.saturating_add(self.setup.limits.pauses.prepare_retry))
             }
             None => self.begin(account, now),
             Some(cursor) => self.compare(&cursor, account, now),

@@ -30,7 +30,7 @@ impl Lane {
             let text = NodeText::new(&format!("cannot build the commit: {error}"));
             step.effects.push(Effect::Notice { nonce: None, text });
             self.drop_draft(draft);
-            self.commits.not_before = now.saturating_add(self.setup.limits.resend_longest);
+            self.commits.not_before = now.saturating_add(self.setup.limits.pauses.resend_longest);
             step.wake(self.commits.not_before);
             return;
         }

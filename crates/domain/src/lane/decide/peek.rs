@@ -46,7 +46,7 @@ impl Lane {
         let supply = self.supply(ahead);
         let again_at = self.queue.times.last_peek.saturating_add(self.peek_interval());
         // A failed peek is repeated after a pause.
-        let retry_at = self.queue.times.began.saturating_add(self.setup.limits.retry);
+        let retry_at = self.queue.times.began.saturating_add(self.setup.limits.pauses.retry);
         let may_retry = !self.queue.has_failed_peek() || now >= retry_at;
         let needed = self.needed_read(supply);
         let by_clock = if now >= again_at { self.read_by_clock(supply, now) } else { Read::Nothing };

@@ -92,7 +92,8 @@ impl Lane {
         let is_next = self.queue.first().is_some_and(|candidate| candidate.tx.id == id);
         let alone = is_next && self.ledger.slots.unmined().is_empty() && self.binds_under_way() == 0;
         let last_block = if answer.is_err() { self.newest_inclusion() } else { None }.map(|link| link.block.number);
-        let (retry, funds) = (now.saturating_add(self.setup.limits.prepare_retry), self.setup.policy.funds.on_shortage);
+        let (retry, funds) =
+            (now.saturating_add(self.setup.limits.pauses.prepare_retry), self.setup.policy.funds.on_shortage);
         // The candidate may have failed, or left the queue and returned, since the request.
         let asked =
             |candidate: &&Candidate| matches!(candidate.stage, Stage::Pricing) && candidate.tx.version == version;
@@ -145,7 +146,7 @@ impl Lane {
         answer: Result<Prepared, PrepareFailure>,
         now: Tick,
     ) {
-        let retry = now.saturating_add(self.setup.limits.prepare_retry);
+        let retry = now.saturating_add(self.setup.limits.pauses.prepare_retry);
         // The nonce may be reserved since the request, or a newer request may be in flight.
         let is_awaited = |slot: &&OpenSlot| slot.next.step == AttemptStep::Pricing && slot.next.ticket == ticket;
         let Some(slot) = self.ledger.slots.get(nonce).filter(is_awaited) else { return };

@@ -56,7 +56,7 @@ impl Lane {
             let text = format!("the account's pending nonce is {ahead}, but the ledger's next nonce is {next}");
             self.want_protect(ProtectCode::PendingAhead, &text);
         } else if self.funds.ahead_reads > 0 || (1..BEHIND_READS_BEFORE_PROTECT).contains(&self.funds.behind_reads) {
-            self.funds.read_at(now.saturating_add(self.setup.limits.prepare_retry));
+            self.funds.read_at(now.saturating_add(self.setup.limits.pauses.prepare_retry));
         }
     }
 
@@ -98,7 +98,7 @@ impl Lane {
             self.outbox.effects.push(Effect::Watch(watched));
         }
         if again {
-            self.funds.read_at(now.saturating_add(self.setup.limits.prepare_retry));
+            self.funds.read_at(now.saturating_add(self.setup.limits.pauses.prepare_retry));
         }
     }
 

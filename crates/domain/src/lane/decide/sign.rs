@@ -37,7 +37,7 @@ impl Lane {
         }
         // The candidate that was too dear may have left the queue.
         if self.funds.last_spend == LastSpend::TooDear && !self.queue.candidates.is_empty() {
-            self.funds.read_by(now.saturating_add(self.setup.limits.prepare_retry));
+            self.funds.read_by(now.saturating_add(self.setup.limits.pauses.prepare_retry));
             self.funds.next_read().into_iter().for_each(|at| step.wake(at));
         }
         if items.is_empty() {
@@ -127,7 +127,7 @@ impl Lane {
 
     /// The next attempt of a slot, if there is a price that it can have and that the account can pay.
     fn attempt_to_sign(&mut self, nonce: Nonce, prepared: Prepared, now: Tick) -> Option<(SigningItem, SignRequest)> {
-        let retry = now.saturating_add(self.setup.limits.prepare_retry);
+        let retry = now.saturating_add(self.setup.limits.pauses.prepare_retry);
         let slot = self.ledger.slots.get(nonce)?;
         let (call, kind) = self.call_of_next_attempt(slot);
         let fees = match self.offer(slot, &call, kind, &prepared) {
@@ -215,7 +215,7 @@ impl Lane {
                 (Some(candidate), Ok(_)) if failed => back.push(candidate),
                 (candidate, Ok(signed)) => self.signer.signed.push(SigningItem { candidate, attempt }.signed(signed)),
                 (None, Err(failure)) => {
-                    let retry = now.saturating_add(self.setup.limits.resend_first);
+                    let retry = now.saturating_add(self.setup.limits.pauses.resend_first);
                     let is_only_a_bump = self.ledger.slots.get(attempt.nonce).is_some_and(OpenSlot::is_only_a_bump);
                     match failure {
                         SignFailure::Refused(text) => self.no_attempt(attempt.nonce, text.to_string(), retry),

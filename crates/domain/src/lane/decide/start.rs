@@ -40,7 +40,7 @@ impl Lane {
         if account.pending == count && account.finalized == Some(count) {
             self.begin_at(count, account, now);
         } else {
-            self.funds.read_at(now.saturating_add(self.setup.limits.prepare_retry));
+            self.funds.read_at(now.saturating_add(self.setup.limits.pauses.prepare_retry));
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! The estimates of one batch go out in one request. A plain transfer (value to an account without code) costs the
 //! intrinsic gas of a transaction and nothing else. Once an estimate has shown that the chain charges exactly this, a
-//! plain transfer needs no estimate: only the code of its recipient is read, and not even that for a recipient that was
-//! read a moment ago. On a chain with another price of a transfer (Arbitrum, zkSync) every transfer is estimated.
+//! plain transfer needs no estimate: only the code of its recipient is read, once for each block. On a chain with
+//! another price of a transfer (Arbitrum, zkSync, Hedera, Frontier) every transfer is estimated.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,8 +23,6 @@ use crate::read;
 const INTRINSIC_GAS: u64 = 21_000;
 /// The cost of a plain transfer is estimated again after this time, because a fork may change it.
 const COST_FOR: Duration = Duration::from_secs(10 * 60);
-/// A recipient counts as plain for this long. It may get code meanwhile: a contract, or a delegation (EIP-7702).
-const PLAIN_FOR: Duration = Duration::from_secs(60);
 /// The number of plain recipients that are remembered.
 const MAX_RECIPIENTS: usize = 10_000;
 /// Addresses with so many leading zero bytes may be precompiled contracts, which have no code and cost gas.
@@ -42,8 +40,9 @@ pub(crate) struct Estimates {
 struct PlainTransfers {
     /// The time until which a plain transfer is known to cost [`INTRINSIC_GAS`].
     cost_until: Option<Instant>,
-    /// Recipients without code, and the time until which they count as such.
-    plain_until: HashMap<Address, Instant>,
+    /// Recipients without code, and the block at which they had none. In a later block a recipient may have code: a
+    /// contract, or a delegation (EIP-7702).
+    plain_at: HashMap<Address, BlockRef>,
 }
 
 /// The request for the gas of one call.
@@ -70,7 +69,7 @@ impl Estimates {
         calls: &[&EvmCall],
         at: BlockRef,
     ) -> Vec<Result<u64, ChainError>> {
-        let is_known = |call: &&EvmCall| self.request(call) == GasRequest::Known;
+        let is_known = |call: &&EvmCall| self.request(call, at) == GasRequest::Known;
         if calls.iter().all(is_known) {
             return vec![Ok(INTRINSIC_GAS); calls.len()];
         }
@@ -118,7 +117,7 @@ impl Estimates {
     ) -> Vec<Result<u64, Classified>> {
         let requests: Vec<GasRequest> = calls
             .iter()
-            .map(|call| match self.request(call) {
+            .map(|call| match self.request(call, at) {
                 GasRequest::Code(_) if !endpoint.capabilities().code => GasRequest::Estimate,
                 request => request,
             })
@@ -135,15 +134,15 @@ impl Estimates {
                 GasRequest::Known => Some(Ok(INTRINSIC_GAS)),
                 GasRequest::Estimate => Some(estimates.next().unwrap_or_else(|| Err(endpoint.unreadable("")))),
                 GasRequest::Code(recipient) => match codes.get(recipient) {
-                    Some(Ok(true)) | None => None,
                     Some(Ok(false)) => Some(Ok(INTRINSIC_GAS)),
-                    Some(Err(failed)) => Some(Err(failed.clone())),
+                    // An estimate also answers for a recipient whose code could not be read.
+                    Some(Ok(true) | Err(_)) | None => None,
                 },
             });
             if let (Some(Some(Ok(gas))), GasRequest::Code(_) | GasRequest::Estimate) = (answers.last(), request)
-                && !charges_data_as_gas(endpoint.family())
+                && !transfers_differ(endpoint.family())
             {
-                self.note(call, *gas);
+                self.note(call, *gas, at);
             }
         }
         let is_open = |(answer, _): &(&Option<_>, &&EvmCall)| answer.is_none();
@@ -156,32 +155,28 @@ impl Estimates {
         answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(endpoint.unreadable("")))).collect()
     }
 
-    fn request(&self, call: &EvmCall) -> GasRequest {
+    fn request(&self, call: &EvmCall, at: BlockRef) -> GasRequest {
         let Some(recipient) = plain_recipient(call).filter(|_| !self.varies) else { return GasRequest::Estimate };
         let transfers = self.transfers();
-        let now = now();
-        if transfers.cost_until.is_none_or(|until| until <= now) {
+        if transfers.cost_until.is_none_or(|until| until <= now()) {
             return GasRequest::Estimate;
         }
-        match transfers.plain_until.get(&recipient) {
-            Some(until) if *until > now => GasRequest::Known,
-            _ => GasRequest::Code(recipient),
-        }
+        if transfers.plain_at.get(&recipient) == Some(&at) { GasRequest::Known } else { GasRequest::Code(recipient) }
     }
 
-    /// Notes the gas of a call. Exactly the intrinsic gas means that no code was executed.
-    fn note(&self, call: &EvmCall, gas: u64) {
+    /// Notes the gas of a call on top of a block. Exactly the intrinsic gas means that no code was executed.
+    fn note(&self, call: &EvmCall, gas: u64, at: BlockRef) {
         let Some(recipient) = plain_recipient(call).filter(|_| gas == INTRINSIC_GAS && !self.varies) else { return };
         let now = now();
         let mut transfers = self.transfers();
         if transfers.cost_until.is_none_or(|until| until <= now) {
             transfers.cost_until = Some(now + COST_FOR);
         }
-        if transfers.plain_until.len() >= MAX_RECIPIENTS {
-            transfers.plain_until.retain(|_, until| *until > now);
+        if transfers.plain_at.len() >= MAX_RECIPIENTS {
+            transfers.plain_at.retain(|_, block| *block == at);
         }
-        if transfers.plain_until.len() < MAX_RECIPIENTS {
-            transfers.plain_until.insert(recipient, now + PLAIN_FOR);
+        if transfers.plain_at.len() < MAX_RECIPIENTS {
+            transfers.plain_at.insert(recipient, at);
         }
     }
 
@@ -199,9 +194,10 @@ impl GasRequest {
     }
 }
 
-/// The clients of chains whose gas includes a price of data, which may be zero for a while.
-fn charges_data_as_gas(family: Option<Family>) -> bool {
-    matches!(family, Some(Family::Arbitrum | Family::Zksync))
+/// The clients of chains on which transfers differ in gas: by a price of data, which may be zero for a while (Arbitrum,
+/// zkSync), or because a transfer to a new account creates the account (Hedera, Frontier).
+fn transfers_differ(family: Option<Family>) -> bool {
+    matches!(family, Some(Family::Arbitrum | Family::Zksync | Family::Hedera | Family::Frontier))
 }
 
 /// The recipient of a call that is a plain transfer if the recipient has no code.
@@ -236,20 +232,20 @@ mod tests {
     async fn known_cost_and_recipient_expire() {
         let call = EvmCall { to: Some(Address::repeat_byte(7)), ..EvmCall::default() };
         let estimates = Estimates::new(false);
-        assert_eq!(estimates.request(&call), GasRequest::Estimate);
-        estimates.note(&call, INTRINSIC_GAS + 1);
-        assert_eq!(estimates.request(&call), GasRequest::Estimate);
-        estimates.note(&call, INTRINSIC_GAS);
-        assert_eq!(estimates.request(&call), GasRequest::Known);
-        tokio::time::advance(PLAIN_FOR).await;
-        assert_eq!(estimates.request(&call), GasRequest::Code(Address::repeat_byte(7)));
+        let block = |number| BlockRef { number, hash: alloy_primitives::B256::with_last_byte(number as u8) };
+        assert_eq!(estimates.request(&call, block(1)), GasRequest::Estimate);
+        estimates.note(&call, INTRINSIC_GAS + 1, block(1));
+        assert_eq!(estimates.request(&call, block(1)), GasRequest::Estimate);
+        estimates.note(&call, INTRINSIC_GAS, block(1));
+        assert_eq!(estimates.request(&call, block(1)), GasRequest::Known);
+        assert_eq!(estimates.request(&call, block(2)), GasRequest::Code(Address::repeat_byte(7)));
         // A code that was read renews the recipient and not the cost.
-        estimates.note(&call, INTRINSIC_GAS);
-        tokio::time::advance(COST_FOR - PLAIN_FOR).await;
-        assert_eq!(estimates.request(&call), GasRequest::Estimate);
+        estimates.note(&call, INTRINSIC_GAS, block(2));
+        tokio::time::advance(COST_FOR).await;
+        assert_eq!(estimates.request(&call, block(2)), GasRequest::Estimate);
         let varying = Estimates::new(true);
-        varying.note(&call, INTRINSIC_GAS);
-        assert_eq!(varying.request(&call), GasRequest::Estimate);
+        varying.note(&call, INTRINSIC_GAS, block(1));
+        assert_eq!(varying.request(&call, block(1)), GasRequest::Estimate);
     }
 
     #[test]
@@ -258,8 +254,9 @@ mod tests {
         for number in 0..MAX_RECIPIENTS as u64 + 10 {
             let mut address = Address::repeat_byte(7);
             address[12..].copy_from_slice(&number.to_be_bytes());
-            estimates.note(&EvmCall { to: Some(address), ..EvmCall::default() }, INTRINSIC_GAS);
+            let call = EvmCall { to: Some(address), ..EvmCall::default() };
+            estimates.note(&call, INTRINSIC_GAS, BlockRef { number: 1, hash: alloy_primitives::B256::ZERO });
         }
-        assert_eq!(estimates.transfers().plain_until.len(), MAX_RECIPIENTS);
+        assert_eq!(estimates.transfers().plain_at.len(), MAX_RECIPIENTS);
     }
 }

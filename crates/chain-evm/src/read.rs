@@ -31,8 +31,8 @@ use crate::fees::{self, FeeHistory, FeeMarket, narrow};
 use crate::rpc::RpcCall;
 use crate::transaction::{call_object, quantity};
 
-/// The number of estimates in one request. A node executes each of them.
-const MAX_ESTIMATES: usize = 50;
+/// The number of estimates in one request. A node executes them one after the other, within the time-out of a request.
+const MAX_ESTIMATES: usize = 20;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

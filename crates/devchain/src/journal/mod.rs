@@ -12,6 +12,7 @@ mod snapshot;
 use std::fs::{self, File, OpenOptions as FileOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use alloy_primitives::B256;
 
@@ -23,6 +24,8 @@ use crate::genesis::Genesis;
 /// Minimum journal length before a snapshot replaces it.
 const SNAPSHOT_MIN_BYTES: u64 = 8 * 1024 * 1024;
 const LOCK_FILE: &str = "lock";
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// The open journal.
 #[derive(Debug)]
@@ -168,13 +171,21 @@ fn create_journal(path: &Path, identity: B256) -> Result<(File, u64), ChainError
     Ok((file, bytes.len() as u64))
 }
 
+/// Locks the directory. A child that this process starts inherits the lock until its program begins, so a lock that was
+/// just released may be held for a moment.
 fn lock(dir: &Path) -> Result<File, ChainError> {
     let file = File::create(dir.join(LOCK_FILE)).map_err(io("create the lock file"))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => Err(ChainError::InUse),
-        Err(fs::TryLockError::Error(source)) => Err(ChainError::Io { action: "lock the chain's directory", source }),
+    for _ in 0..LOCK_TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            #[expect(clippy::disallowed_methods, reason = "a chain is opened before anything runs on its thread")]
+            Err(fs::TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(fs::TryLockError::Error(source)) => {
+                return Err(ChainError::Io { action: "lock the chain's directory", source });
+            }
+        }
     }
+    Err(ChainError::InUse)
 }
 
 /// The number of the newest snapshot. 0 if the directory has none.

@@ -50,7 +50,7 @@ pub(super) struct Draft {
     /// Claimed nonces that a dearer attempt is made for.
     pub(super) bumps: BTreeSet<Nonce>,
     /// Nonces that were consumed by something else.
-    pub(super) lost: Vec<Nonce>,
+    pub(super) lost: BTreeSet<Nonce>,
     pub(super) decided: Vec<(Nonce, DecisionState)>,
     pub(super) taken: Taken,
     /// Effects and wake-ups that do not depend on the commit.
@@ -107,7 +107,7 @@ impl Draft {
             intents: BTreeMap::new(),
             origins: Vec::new(),
             bumps: BTreeSet::new(),
-            lost: Vec::new(),
+            lost: BTreeSet::new(),
             decided: Vec::new(),
             taken: Taken::default(),
             step: Step::default(),
@@ -241,7 +241,7 @@ impl Draft {
     ) -> Result<Option<IntentRecord>, CommitError> {
         let why = NodeText::new(why);
         let again = tx.map(|tx| self.commit.lose_nonce(tx, rule, may_end, why)).transpose()?.flatten();
-        self.lost.push(nonce);
+        self.lost.insert(nonce);
         Ok(again)
     }
 
@@ -380,8 +380,24 @@ impl Draft {
 
     /// True if a scan explains the slot in this commit.
     pub(super) fn explains(&self, nonce: Nonce) -> bool {
+        self.has_lost(nonce) || self.found_nonces().any(|found| found == nonce)
+    }
+
+    /// The nonces of all slots that a scan explains in this commit.
+    pub(super) fn explained(&self) -> BTreeSet<Nonce> {
+        self.lost.iter().copied().chain(self.found_nonces()).collect()
+    }
+
+    fn found_nonces(&self) -> impl Iterator<Item = Nonce> {
         let found = self.commit.attempts().iter().zip(&self.origins).filter(|(_, origin)| origin.is_found());
-        self.has_lost(nonce) || found.into_iter().any(|(attempt, _)| attempt.nonce == nonce)
+        found.map(|(attempt, _)| attempt.nonce)
+    }
+
+    /// Takes a reason for PROTECT that the commit resolves. The lane gets it back if the commit is not written.
+    pub(super) fn take_protection(&mut self, protection: Option<Protection>) {
+        if let Some(protection) = protection {
+            self.taken.protection.get_or_insert(protection);
+        }
     }
 
     /// True if the intent of the slot ends with the commit.

@@ -179,7 +179,13 @@ impl Lane {
     pub(super) fn drop_draft(&mut self, draft: Draft) {
         let Draft { commit, origins, taken, .. } = draft;
         let Taken { candidates, mut signed, mut reports, protection, found } = taken;
-        candidates.into_iter().for_each(|candidate| self.queue.put_back(candidate));
+        for mut candidate in candidates {
+            // The answer to its price request may have come while the draft held the candidate, and is lost then.
+            if matches!(candidate.stage, Stage::Pricing) {
+                candidate.stage = Stage::Waiting;
+            }
+            self.queue.put_back(candidate);
+        }
         signed.append(&mut self.signer.signed);
         self.signer.signed = signed;
         reports.append(&mut self.outbox.reports);

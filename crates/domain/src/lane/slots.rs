@@ -315,11 +315,14 @@ mod tests {
     use super::*;
     use crate::attempt::{AttemptKind, NewAttempt};
     use crate::block::{BlockRef, Execution};
+    use crate::intent_record::IntentRecord;
     use crate::lane::MinedTx;
     use crate::lane::draft::{AttemptOrigin, AttemptSource};
+    use crate::ledger::fixtures::{ACCOUNT, queued};
     use crate::payload::Fees;
     use crate::reservation::LockOwner;
     use crate::slot::SlotKind;
+    use crate::transition::Transition;
     use crate::{Amount, B256, Bytes, Timestamp};
     use std::time::Duration;
 
@@ -339,6 +342,12 @@ mod tests {
         };
         let origin = AttemptOrigin { source: AttemptSource::Signed, cost: Amount::ZERO, gas_limit: 21_000 };
         slot.add_attempt(&attempt, &origin, Timestamp::EPOCH);
+        // Every second slot has an intent.
+        if nonce % 2 == 1 {
+            let queued = queued(ACCOUNT, nonce);
+            let state = queued.state.apply(Transition::Bind(slot.nonce)).unwrap();
+            slot.tx = Some(Box::new(IntentRecord { state, ..queued }));
+        }
         slot
     }
 
@@ -363,7 +372,7 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) % sides
         };
-        let mut lowest = 0;
+        let (mut lowest, mut changed) = (0, 0);
         for _ in 0..5000 {
             let (nonce, what, at) = (Nonce::new(dice(40)).unwrap(), dice(14), tick(dice(50)));
             let until = Timestamp::EPOCH.saturating_add(at.elapsed());
@@ -388,8 +397,9 @@ mod tests {
                 slots.close_below(Nonce::new(lowest).unwrap());
             }
             check(&slots, tick(25));
+            changed += slots.changed().len();
         }
-        assert!(lowest > 2);
+        assert!(lowest > 2 && changed > 1000, "{lowest} {changed}");
     }
 
     fn check(slots: &Slots, now: Tick) {

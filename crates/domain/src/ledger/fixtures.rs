@@ -16,14 +16,14 @@ use crate::state::TxState;
 use crate::time::Timestamp;
 use crate::{B256, Bytes};
 
-pub(super) const ACCOUNT: &str = "eip155:1:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266";
+pub(crate) const ACCOUNT: &str = "eip155:1:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266";
 pub(super) const OTHER: &str = "eip155:2:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266";
 
 pub(super) fn lease() -> Lease {
     Lease::granted(ACCOUNT.parse().unwrap(), OwnerId::new("a", 1), FencingToken::new(1))
 }
 
-pub(super) fn queued(submitter: &str, seq: u64) -> IntentRecord {
+pub(crate) fn queued(submitter: &str, seq: u64) -> IntentRecord {
     let submitter: SubmitterId = submitter.parse().unwrap();
     let payload = Payload::Evm(EvmCall::default());
     let intent = Intent::restore(submitter, RequestId::restore("r"), payload, Speed::Standard, None, None);

@@ -10,7 +10,7 @@ mod check;
 mod commit;
 mod facts;
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 
 use std::collections::BTreeMap;
 

@@ -29,7 +29,7 @@ pub(super) fn execute(run: &mut Execution<'_>, plan: &ReconcilePlan, rule: LostR
     run.draft.lane_event(LaneEventKind::Resynced, summary.clone())?;
     if !plan.more {
         // The pending reason for PROTECT is reconciled as well.
-        run.lane.commits.protection = None;
+        run.draft.take_protection(run.lane.commits.protection.take());
         if is_protected(run) {
             run.draft.unprotect(true, summary)?;
         }

@@ -18,7 +18,7 @@ pub(super) fn execute(run: &mut Execution<'_>, plan: &ReconcilePlan) -> Answer {
         return refused(&format!("the cause of PROTECT persists: {cause}"));
     }
     let text = format!("PROTECT ended ({})", protection.code.as_str());
-    run.lane.commits.protection = None;
     run.draft.unprotect(!run.lane.ledger.slots.is_empty(), run.command.issued_by.clone())?;
+    run.draft.take_protection(run.lane.commits.protection.take());
     done(&text)
 }

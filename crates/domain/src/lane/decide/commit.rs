@@ -13,13 +13,14 @@ use crate::lane::effect::{Effect, Step};
 use crate::lane::signing::SignedItem;
 
 impl Lane {
-    pub(in crate::lane) fn plan_commit(&mut self, now: Tick, step: &mut Step) {
+    /// Builds a commit and begins to write it. False if it is not the time for one.
+    pub(in crate::lane) fn plan_commit(&mut self, now: Tick, step: &mut Step) -> bool {
         if self.commits.draft.is_some() {
-            return;
+            return false;
         }
         if now < self.commits.not_before {
             step.wake(self.commits.not_before);
-            return;
+            return false;
         }
         let mut draft = Draft::new(&self.lease, self.ledger.cursor.clone(), now, self.database_now(now));
         let filled =
@@ -32,11 +33,11 @@ impl Lane {
             self.drop_draft(draft);
             self.commits.not_before = now.saturating_add(self.setup.limits.pauses.resend_longest);
             step.wake(self.commits.not_before);
-            return;
+            return false;
         }
         if draft.commit.is_empty() {
             self.drop_draft(draft);
-            return;
+            return true;
         }
         if mistakes::made(Mistake::SendBeforeCommit) && !draft.taken.signed.is_empty() {
             step.effects.push(Effect::Broadcast(draft.taken.signed.iter().map(SignedItem::outgoing).collect()));
@@ -44,6 +45,7 @@ impl Lane {
         step.effects.push(Effect::Commit(Box::new(draft.commit.clone())));
         self.commits.draft = Some(draft);
         self.queue.commit_began();
+        true
     }
 
     /// Writes that the lane knows of the lost commits. The lane writes nothing else before.

@@ -45,9 +45,10 @@ impl Lane {
         self.plan_peek(now, &mut step);
         self.plan_prepare(now, &mut step);
         self.plan_sign(now, &mut step);
-        self.plan_commit(now, &mut step);
-        // Commands in the commit may have requested attempts.
-        self.plan_attempt_prices(now, &mut step);
+        if self.plan_commit(now, &mut step) {
+            // Commands of the commit may have requested attempts, and candidates may be back in the queue.
+            self.plan_prepare(now, &mut step);
+        }
         self.plan_broadcast(now, &mut step);
         self.plan_decisions(now, &mut step);
         self.plan_end(now, &mut step);

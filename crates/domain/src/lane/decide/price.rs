@@ -42,11 +42,7 @@ impl Lane {
         self.request_attempt_prices(now, requests, step);
     }
 
-    /// Requests prices for the slots that need another attempt.
-    pub(in crate::lane) fn plan_attempt_prices(&mut self, now: Tick, step: &mut Step) {
-        self.request_attempt_prices(now, Vec::new(), step);
-    }
-
+    /// Requests prices for the slots that need another attempt, besides the given ones.
     fn request_attempt_prices(&mut self, now: Tick, mut requests: Vec<PrepareRequest>, step: &mut Step) {
         let reserves_next = self.reservation_is_next();
         for nonce in self.ledger.slots.needing_attempt() {

@@ -20,7 +20,11 @@ impl Lane {
     pub(in crate::lane) fn write_claims(&mut self, draft: &mut Draft) -> Result<(), CommitError> {
         let Some(pause) = self.setup.resubmit_interval().filter(|_| !self.is_draining()) else { return Ok(()) };
         let mut asked = Vec::new();
+        let explained = draft.explained();
         for nonce in self.ledger.slots.to_claim(draft.now) {
+            if explained.contains(&nonce) {
+                continue;
+            }
             let Some(slot) = self.ledger.slots.get(nonce) else { continue };
             let Sending::Claim { diagnosis, .. } = slot.sends.next else { continue };
             let signal = match diagnosis {

@@ -80,10 +80,11 @@ impl Lane {
             let Some(slot) = self.ledger.slots.get(nonce) else { continue };
             let DecisionState::Decided(decision) = slot.resends.decision else { continue };
             let is_stuck = |tx: &IntentRecord| matches!(tx.state, TxState::Stuck(..));
-            if !slot.is_unmined() || !draft.intent(nonce, &self.ledger.slots).is_some_and(is_stuck) {
-                // The chain or a command was quicker.
-                self.ledger.slots.update(nonce, |slot| slot.resends.decision = DecisionState::None);
-            } else if decision == Decision::Wait {
+            if !draft.intent(nonce, &self.ledger.slots).is_some_and(is_stuck) {
+                // A command was quicker. The fold ends the decision when the commit is written.
+                continue;
+            }
+            if decision == Decision::Wait {
                 self.ledger.slots.update(nonce, |slot| slot.resends.decision = again);
             } else if !draft.explains(nonce) {
                 let next = self.write_decision(nonce, decision, again, draft)?;

@@ -314,8 +314,8 @@ impl<'a> World<'a> {
             read_end_state(&*self.shared.inspector, &self.shared.parts.lanes, view.demanded(), view.excused());
         match wait_for(reading) {
             Ok(state) => {
-                let without_old_lane_events = view.plan.retention.is_some();
-                view.close(EndState { without_old_lane_events, ..state });
+                let (repeated, without_old_lane_events) = (view.repeated(), view.plan.retention.is_some());
+                view.close(EndState { repeated, without_old_lane_events, ..state });
             }
             Err(error) => return Err(self.defect(format!("the store cannot be read: {error}"))),
         }

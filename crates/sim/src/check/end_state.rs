@@ -31,6 +31,9 @@ pub struct EndState {
     /// Lanes whose ledger cannot be compared with this chain: it has another genesis, or it orphaned final blocks.
     /// Rules that need no blocks still apply to them.
     pub excused: Vec<SubmitterId>,
+    /// Intents whose effect was on the chain before they were accepted, because a loss of commits had removed the first
+    /// acceptance. Such an intent may end as CANCELED.
+    pub repeated: BTreeSet<TxId>,
     /// The first events of lanes may be deleted by now.
     pub without_old_lane_events: bool,
 }
@@ -95,7 +98,7 @@ pub async fn read_end_state(
     let status = store.lane_status(lanes).await?;
     let cursors = status.into_iter().map(|status| status.and_then(|status| status.cursor));
     let lanes = lanes.iter().cloned().zip(cursors).collect();
-    Ok(EndState { txs, acknowledged, events, lanes, excused, without_old_lane_events: false })
+    Ok(EndState { txs, acknowledged, events, lanes, excused, ..EndState::default() })
 }
 
 /// All violations that the end state shows, each with the name of its promise.
@@ -173,8 +176,9 @@ fn exactly_once(end: &EndState, chain: &ChainIndex<'_>, found: &mut Findings<'_>
             tx.state.name().is_terminal() && settled(&tx.state).is_none_or(|settled| settled.inclusion.hash != *hash)
         };
         let mut done = data.filter_map(|data| effects.get(&(lane, data)));
+        let is_repetition = tx.state.name() == StateName::Canceled && end.repeated.contains(&tx.id);
         if let Some(hash) = done.find(|hash| ended_elsewhere(hash))
-            && !end.excused.contains(lane)
+            && !(is_repetition || end.excused.contains(lane))
         {
             let state = tx.state.name().as_str();
             found.add(lane, format!("{} ended as {state}, but {hash} on the chain has its effect", tx.id));

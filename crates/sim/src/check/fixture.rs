@@ -21,7 +21,7 @@ use crate::history::{ChainBlock, ChainTx, Moment};
 use crate::store::wait_for;
 use crate::world_spec::WorldSpec;
 
-use super::{Check, WorldView, all, read_end_state};
+use super::{Check, EndState, WorldView, all, read_end_state};
 
 /// The promises that a moment violated.
 pub(super) type ViolatedPromises = Vec<&'static str>;
@@ -104,7 +104,8 @@ impl CheckFixture {
     pub(super) fn end(&mut self) -> ViolatedPromises {
         let (demanded, excused) = (self.view.demanded(), self.view.excused());
         let end = wait_for(read_end_state(&self.store, std::slice::from_ref(&self.lane), demanded, excused)).unwrap();
-        self.view.close(end);
+        let repeated = self.view.repeated();
+        self.view.close(EndState { repeated, ..end });
         let (view, checks) = (&self.view, self.checks.iter_mut());
         checks.filter_map(|check| check.end(view).err().map(|_| check.promise())).collect()
     }

@@ -69,6 +69,17 @@ fn p1_canceled_intent_on_chain_is_found_at_the_end() {
     assert_eq!(fixture.end(), ["P1"]);
 }
 
+/// A loss of commits has removed the first acceptance, and the caller repeats the request.
+#[test]
+fn p1_repeated_request_of_a_lost_intent_may_be_canceled() {
+    let mut fixture = CheckFixture::new(&strict());
+    let attempt = fixture.attempt(0, 1);
+    assert_eq!(fixture.mine(&[fixture.ours(&attempt)]), NOTHING);
+    let mut tx = fixture.accept(1);
+    assert_eq!(fixture.change(&mut tx, Transition::CancelInQueue(CancelReason::User)), NOTHING);
+    assert_eq!(fixture.end(), NOTHING);
+}
+
 #[test]
 fn p2_nonce_gap_or_second_holder_is_found() {
     let mut fixture = CheckFixture::new(&wide());

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use gapless_domain::{Amount, B256, Bytes, RequestId, SubmitterId, TxId};
+use gapless_domain::{Amount, B256, Bytes, Payload, RequestId, SubmitterId, TxId};
 
-use crate::history::{ChainBlock, Moment};
+use crate::history::{ChainBlock, Moment, effect_of};
 use crate::world_spec::WorldSpec;
 
 use super::CheckFailure;
@@ -41,6 +41,9 @@ pub struct WorldView {
     durable: BTreeMap<B256, (SubmitterId, Bytes)>,
     /// Intents that were accepted, and then lost with a loss of commits.
     gone: BTreeSet<TxId>,
+    /// Intents whose effect was on the chain before they were accepted: the caller has repeated a request that a loss of
+    /// commits had removed. An operator cancels them.
+    repeated: BTreeSet<TxId>,
     /// Nonces that some node has written as mined, also by a private block.
     seen_mined: BTreeSet<(SubmitterId, u64)>,
     /// The recent balances of the accounts.
@@ -73,6 +76,7 @@ impl WorldView {
             losing_lanes: BTreeSet::new(),
             durable: BTreeMap::new(),
             gone: BTreeSet::new(),
+            repeated: BTreeSet::new(),
             seen_mined: BTreeSet::new(),
             balances: BTreeMap::new(),
             written: Vec::new(),
@@ -95,6 +99,12 @@ impl WorldView {
             | Moment::Committed { .. }
             | Moment::CanceledInQueue { .. } => {
                 self.before = self.ledger.apply(moment);
+                if let Moment::Accepted { id, intent } = moment
+                    && let Payload::Evm(call) = intent.payload()
+                    && effect_of(&call.data).is_some_and(|effect| self.blocks.carriers(effect).next().is_some())
+                {
+                    self.repeated.insert(*id);
+                }
                 self.written.push((index, moment.clone()));
                 self.remember(moment);
             }
@@ -148,6 +158,11 @@ impl WorldView {
             self.ledger.apply(moment);
         }
         self.losses += 1;
+    }
+
+    /// Intents whose effect was on the chain before they were accepted.
+    pub fn repeated(&self) -> BTreeSet<TxId> {
+        self.repeated.clone()
     }
 
     /// The bytes with this hash, if they were ever durable.

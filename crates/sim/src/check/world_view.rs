@@ -41,8 +41,8 @@ pub struct WorldView {
     durable: BTreeMap<B256, (SubmitterId, Bytes)>,
     /// Intents that were accepted, and then lost with a loss of commits.
     gone: BTreeSet<TxId>,
-    /// Intents whose effect was on the chain before they were accepted: the caller has repeated a request that a loss of
-    /// commits had removed. An operator cancels them.
+    /// Intents whose effect was on the chain before they were accepted: the caller has repeated a request that a loss
+    /// of commits had removed. An operator cancels them.
     repeated: BTreeSet<TxId>,
     /// Nonces that some node has written as mined, also by a private block.
     seen_mined: BTreeSet<(SubmitterId, u64)>,

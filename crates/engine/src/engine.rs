@@ -149,7 +149,8 @@ impl Engine {
             desks.insert(desk.chain.id().clone(), desk);
         }
         let mut servable = BTreeMap::new();
-        // The shortest time for which a permit holds while leases are renewed: a call ends before its permit does.
+        // The shortest time for which a permit holds while leases are renewed. A call ends before its permit does,
+        // unless the call had to wait for a free place.
         let permitted = terms.trusted_span().saturating_sub(terms.renew_interval);
         let limits = SigningLimits { timeout: options.signing.timeout.min(permitted), ..options.signing };
         let bounds = SigningBounds::new(limits, Arc::new(DriverTimer(Arc::clone(&driver))));

@@ -182,8 +182,9 @@ impl LaneRunner {
         })
     }
 
-    /// Signs the batch with one call. If the signer does not answer in time, the lane drains: the signed part of the
-    /// batch is committed, the rest stays queued, and the lease is released for another node.
+    /// Signs the batch with one call. If the signer does not answer in time, the lane drains, and the lease is released
+    /// for another node. The signed part of the batch is committed if no other commit is in flight; the rest stays
+    /// queued. The next owner sends what the draining lane has committed and not sent.
     fn sign(&self, requests: Vec<SignRequest>) -> EffectFuture {
         let (services, lease, signer) = (self.services.clone(), self.lease.clone(), self.signer.clone());
         let (inbox, signer_hangs) = (Arc::clone(&self.inbox), Arc::clone(&self.signer_hangs));

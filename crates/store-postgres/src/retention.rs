@@ -1,8 +1,9 @@
 //! Retention: ended intents move out in batches, and later their events and attempts are deleted. Slots, request keys,
 //! leases and the records of moved-out intents stay for ever.
 //!
-//! Every batch is one statement, so one transaction. Locked rows are left for the next batch. No row that the commit of
-//! a lane writes is locked here: ended intents and closed nonces never change.
+//! Every batch is one statement, so one transaction. Locked rows are left for the next batch, except lane events, which
+//! are deleted in order. No row that the commit of a lane writes is locked here: ended intents and closed nonces never
+//! change.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! The draft: the commit that the lane builds, and the records as that commit will leave them.
 //!
-//! While the commit is in flight, the lane's memory of the ledger is untouched. A commit that was written is folded
+//! While the commit is in flight, the records in the lane's memory are untouched. A commit that was written is folded
 //! into the memory (`fold`). A commit that was not written is dropped, and the lane gets back all that the draft has
 //! taken from it.
 

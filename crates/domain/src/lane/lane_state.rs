@@ -18,8 +18,9 @@ use super::fact::ChainFacts;
 use super::signing::{SignedItem, SigningItem};
 use super::slots::Slots;
 
-/// The open part of the lane's ledger, as the store has confirmed it. Only the fold of a written commit changes it. The
-/// first cursor of a new lane is an exception: it is in memory before the first commit.
+/// The open part of the lane's ledger, as the store has confirmed it. Only the fold of a written commit changes the
+/// records of intents and attempts. A rule may change a slot's work (sends, next attempt, notices, decisions) while it
+/// builds a commit. The first cursor of a new lane is in memory before the first commit.
 #[derive(Debug)]
 pub(super) struct OpenLedger {
     /// `None` until the first nonce of a new lane is known.

@@ -34,6 +34,9 @@ pub(crate) enum What {
         /// Milliseconds between blocks of anvil, whose receipts get slow in bigger blocks
         #[arg(long, default_value_t = 250, requires = "anvil", value_parser = clap::value_parser!(u64).range(1..))]
         anvil_block_ms: u64,
+        /// Gas limit of a block of anvil; with a low limit, blocks are full and their size is measured
+        #[arg(long, default_value_t = 1_000_000_000, requires = "anvil")]
+        anvil_block_gas: u64,
         /// Arguments for gapless bench
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
@@ -53,18 +56,22 @@ pub(crate) fn run(what: &What) -> Result<ExitCode> {
             Ok(exit_code(status(with_server(&mut bench("store", arguments), &server))?))
         }
         What::Watcher { arguments } => Ok(exit_code(status(&mut bench("watcher", arguments))?)),
-        What::Load { anvil, anvil_block_ms, arguments } => {
-            load(anvil.then(|| Duration::from_millis(*anvil_block_ms)), arguments)
+        What::Load { anvil, anvil_block_ms, anvil_block_gas, arguments } => {
+            let options = anvil.then(|| AnvilOptions {
+                mining: Mining::Every(Duration::from_millis(*anvil_block_ms)),
+                arguments: vec!["--gas-limit".to_string(), anvil_block_gas.to_string()],
+                ..AnvilOptions::default()
+            });
+            load(options, arguments)
         }
         What::Check { update } => check::run(*update),
     }
 }
 
-fn load(anvil_block_time: Option<Duration>, arguments: &[String]) -> Result<ExitCode> {
+fn load(anvil: Option<AnvilOptions>, arguments: &[String]) -> Result<ExitCode> {
     let server = durable_postgres()?;
     let mut command = gapless_bench(Some(&server));
-    let node = if let Some(block_time) = anvil_block_time {
-        let options = AnvilOptions { mining: Mining::Every(block_time), ..AnvilOptions::default() };
+    let node = if let Some(options) = anvil {
         let node = Anvil::start(options).context("cannot start anvil")?;
         command.args(["--rpc", &node.ws_url()]);
         Some(node)

@@ -8,6 +8,8 @@ use crate::setup::Setting;
 const WINDOW: u32 = 256;
 /// The window of one account that fills blocks of a second.
 const WIDE_WINDOW: u32 = 2000;
+/// The window of each of ten accounts that are busy and put a thousand transactions into a block of a second.
+const BUSY_WINDOW: u32 = 100;
 const WIDE_TIMES: u64 = 3;
 const LARGE_BYTES: usize = 4096;
 /// Limit of open intents without a backlog: enough for every window, and for the intents that end between two reads of
@@ -30,6 +32,7 @@ pub enum ShapeName {
     Thousand,
     WideOne,
     WideTen,
+    BusyTen,
     StrictOne,
     StrictFifty,
     Large,
@@ -53,6 +56,7 @@ impl ShapeName {
         ShapeName::Thousand,
         ShapeName::WideOne,
         ShapeName::WideTen,
+        ShapeName::BusyTen,
         ShapeName::StrictOne,
         ShapeName::StrictFifty,
         ShapeName::Large,
@@ -74,6 +78,7 @@ impl ShapeName {
             ShapeName::Thousand => "thousand",
             ShapeName::WideOne => "wide-one",
             ShapeName::WideTen => "wide-ten",
+            ShapeName::BusyTen => "busy-ten",
             ShapeName::StrictOne => "strict-one",
             ShapeName::StrictFifty => "strict-fifty",
             ShapeName::Large => "large",
@@ -129,6 +134,7 @@ impl Course {
             ShapeName::Thousand => Some(Course::of(options, 1000, WINDOW)),
             ShapeName::WideOne => Some(Course::wide(options, 1, WIDE_WINDOW)),
             ShapeName::WideTen => Some(Course::wide(options, 10, WIDE_WINDOW / 4)),
+            ShapeName::BusyTen => Some(Course::wide(options, 10, BUSY_WINDOW)),
             ShapeName::StrictOne => Some(part(Course::of(options, 1, 1), STRICT_ONE_PART)),
             ShapeName::StrictFifty => Some(part(Course::of(options, 50, 1), STRICT_PART)),
             ShapeName::Large => Some(Course { calldata: LARGE_BYTES, ..Course::of(options, 50, WINDOW) }),

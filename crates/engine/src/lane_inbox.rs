@@ -44,8 +44,8 @@ impl LaneInbox {
         self.changed.notify_one();
     }
 
-    pub(crate) fn add_sighting(&self, sighting: Sighting) {
-        self.state().sightings.push(sighting);
+    pub(crate) fn add_sightings(&self, sightings: Vec<Sighting>) {
+        self.state().sightings.extend(sightings);
         self.changed.notify_one();
     }
 

@@ -188,6 +188,7 @@ impl WorldParts {
         setup.policy.stuck = StuckRule { after_tries: fees.tries, ask_interval: Duration::from_secs(20) };
         setup.limits.pauses.resend_longest = Duration::from_secs(8);
         setup.limits.batch = plan.batch;
+        setup.limits.broadcasts = plan.broadcasts;
         setup.limits.open_slots = plan.open_slots;
         setup
     }

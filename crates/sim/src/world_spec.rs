@@ -26,6 +26,8 @@ pub struct WorldSpec {
     pub by_tag: bool,
     /// The largest batch that a lane signs, writes or sends at once.
     pub batch: usize,
+    /// The largest number of broadcasts of a lane in flight.
+    pub broadcasts: usize,
     pub open_slots: usize,
     /// The watcher does not walk a gap of more blocks than this.
     pub walk_max: u32,
@@ -120,6 +122,7 @@ impl WorldSpec {
             confirmations: dice.pick(&[2, 3, 4, 6]).unwrap_or(2),
             by_tag: dice.permille(250),
             batch: dice.pick(&[2, 4, 256]).unwrap_or(256),
+            broadcasts: Dice::new(seed, "broadcasts").pick(&[1, 1, 3]).unwrap_or(1),
             open_slots: dice.pick(&[3, 9, 1000, 1000]).unwrap_or(1000),
             walk_max: dice.pick(&[5, 50, 1000]).unwrap_or(1000),
             intents: dice.between(5, 60) as u32,

@@ -100,6 +100,7 @@ impl Bench<'_> {
             | ShapeName::Thousand
             | ShapeName::WideOne
             | ShapeName::WideTen
+            | ShapeName::BusyTen
             | ShapeName::StrictOne
             | ShapeName::StrictFifty
             | ShapeName::Large

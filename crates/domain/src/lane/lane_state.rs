@@ -103,7 +103,8 @@ impl CommitState {
 pub(super) struct Outbox {
     /// Effects that were begun outside of `decide`; the next step returns them.
     pub(super) effects: Vec<Effect>,
-    pub(super) broadcasting: bool,
+    /// Number of broadcasts in flight.
+    pub(super) broadcasts: usize,
     /// Results of sends that are not written yet.
     pub(super) reports: Vec<SendReport>,
 }

@@ -100,7 +100,7 @@ impl Lane {
             Fact::Signed(answers) => self.signed(answers, now),
             Fact::Committed(outcome) => self.committed(outcome, now),
             Fact::Sent(sent) => {
-                self.outbox.broadcasting = false;
+                self.outbox.broadcasts = self.outbox.broadcasts.saturating_sub(1);
                 for sent in sent {
                     self.sent(sent, now);
                 }

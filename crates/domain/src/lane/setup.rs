@@ -22,6 +22,8 @@ pub struct LaneLimits {
     pub adopt: usize,
     /// Largest number of intents that are signed, written or sent at once.
     pub batch: usize,
+    /// Largest number of broadcasts of the lane in flight. Above one, nodes may receive higher nonces first.
+    pub broadcasts: usize,
     /// Largest total of calldata in one batch of binds.
     pub batch_bytes: usize,
     /// Interval at which an owned lane reads its queue without a wake-up. A lane with enough candidates reads only its
@@ -59,6 +61,7 @@ impl Default for LaneLimits {
             window_bytes: 8 << 20,
             adopt: 10_000,
             batch: 256,
+            broadcasts: 1,
             batch_bytes: 1 << 20,
             look_interval: Duration::from_secs(2),
             idle_linger: Duration::from_secs(5),

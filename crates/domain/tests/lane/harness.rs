@@ -353,7 +353,11 @@ impl LaneHarness {
     fn record(&mut self, effect: Effect) {
         match effect {
             Effect::Broadcast(outgoing) => {
-                assert!(self.broadcasts.is_empty(), "the lane sent while a send was in flight");
+                let most = self.setup.limits.broadcasts;
+                assert!(self.broadcasts.len() < most, "more broadcasts are in flight than the limit");
+                let in_flight: BTreeSet<_> = self.sending().into_iter().collect();
+                let is_in_flight = |out: &Outgoing| in_flight.contains(&out.nonce.get());
+                assert!(!outgoing.iter().any(is_in_flight), "a nonce is sent while a send of it is in flight");
                 assert!(outgoing.is_sorted_by_key(|out| out.nonce), "the lowest nonce is sent first");
                 for out in &outgoing {
                     let held = self.ledger.attempts.values().find(|attempt| attempt.hash == out.tx.hash);

@@ -170,3 +170,22 @@ fn unrequested_answers_change_nothing() {
     assert_eq!(harness.commits.len(), commits);
     assert!(!harness.unanswered.iter().any(|effect| matches!(effect, Effect::Commit(_))));
 }
+
+/// A lane with a limit of two broadcasts sends the next batch before the nodes have answered to the one before, and
+/// sends no transaction twice.
+#[test]
+fn lane_sends_next_batch_up_to_its_limit_of_broadcasts() {
+    let mut setup = window(8);
+    (setup.limits.batch, setup.limits.broadcasts) = (2, 2);
+    let mut harness = LaneHarness::with_intents(setup, 8);
+    assert_eq!(harness.sending(), [0, 1, 2, 3]);
+    assert_eq!(harness.broadcasts.len(), 2);
+    harness.answer(SendOutcome::Accepted);
+    assert_eq!(harness.sending(), [2, 3, 4, 5]);
+    harness.answer(SendOutcome::Unavailable);
+    harness.answer(SendOutcome::Accepted);
+    assert_eq!(harness.sending(), [6, 7]);
+    harness.answer(SendOutcome::Accepted);
+    harness.advance_secs(1);
+    assert_eq!(harness.sending(), [2, 3]);
+}

@@ -29,6 +29,16 @@ struct Inner {
     stale: VecDeque<(Tick, B256)>,
     /// Hashes by inbox id.
     by_inbox: HashMap<usize, HashSet<B256>>,
+    /// Sightings that are held back, by lane; `None` while sightings are delivered at once.
+    held: Option<HeldSightings>,
+}
+
+/// Sightings that lanes receive together, in the order in which the lanes appeared.
+#[derive(Debug, Default)]
+struct HeldSightings {
+    lanes: Vec<(Arc<LaneInbox>, Vec<Sighting>)>,
+    /// Positions in `lanes`, by inbox id.
+    positions: HashMap<usize, usize>,
 }
 
 #[derive(Debug)]
@@ -186,12 +196,41 @@ impl WatchBook {
             Sighting::NotFound { .. } => {}
         }
         let inbox = Arc::clone(&entry.lane);
-        drop(inner);
-        inbox.add_sighting(sighting);
+        match &mut inner.held {
+            Some(held) => held.push(inbox, sighting),
+            None => {
+                drop(inner);
+                inbox.add_sightings(vec![sighting]);
+            }
+        }
+    }
+
+    /// Holds back sightings until [`WatchBook::deliver_held`]. A lane then receives in one message all that a block says
+    /// about its hashes, finality included, and writes it in one commit.
+    pub(super) fn hold(&self) {
+        self.inner().held.get_or_insert_default();
+    }
+
+    /// Delivers the sightings that were held back. Sightings are no longer held.
+    pub(super) fn deliver_held(&self) {
+        let held = self.inner().held.take();
+        for (inbox, sightings) in held.into_iter().flat_map(|held| held.lanes) {
+            inbox.add_sightings(sightings);
+        }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HeldSightings {
+    fn push(&mut self, inbox: Arc<LaneInbox>, sighting: Sighting) {
+        let position = *self.positions.entry(inbox_id(&inbox)).or_insert(self.lanes.len());
+        match self.lanes.get_mut(position) {
+            Some((_, sightings)) => sightings.push(sighting),
+            None => self.lanes.push((inbox, vec![sighting])),
+        }
     }
 }
 
@@ -215,7 +254,13 @@ fn inbox_id(inbox: &Arc<LaneInbox>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use gapless_domain::Fact;
+
     use super::*;
+    use crate::lane_inbox::InboxMessage;
 
     fn at(seconds: u64) -> Tick {
         Tick::default().saturating_add(Duration::from_secs(seconds))
@@ -254,6 +299,23 @@ mod tests {
         assert_eq!(requested(&book), 0);
         book.request_stale(at(120), minute, 100);
         assert_eq!(requested(&book), 1);
+    }
+
+    #[tokio::test]
+    async fn held_sightings_reach_a_lane_in_one_message() {
+        let (book, inbox) = (WatchBook::default(), Arc::default());
+        let hashes = [B256::repeat_byte(1), B256::repeat_byte(2)];
+        book.watch(&inbox, &hashes.map(|hash| WatchRequest { hash, known_block: None, look_up: false }));
+        let not_found = hashes.map(|hash| Sighting::NotFound { hash });
+        book.hold();
+        book.deliver(hashes[0], not_found[0].clone());
+        book.deliver(hashes[1], not_found[1].clone());
+        assert!(std::future::poll_fn(|cx| Poll::Ready(pin!(inbox.next()).poll(cx).is_pending())).await);
+        book.deliver_held();
+        book.deliver(hashes[0], not_found[0].clone());
+        let InboxMessage::Fact(fact) = inbox.next().await else { panic!() };
+        let [first, second] = not_found;
+        assert_eq!(fact, Fact::Sightings(vec![first.clone(), second, first]));
     }
 
     #[test]

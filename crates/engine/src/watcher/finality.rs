@@ -149,6 +149,7 @@ impl Watcher {
             None => Some(by_depth),
             Some(tag) => {
                 if self.finality.tag.is_none_or(|(at, _)| at != head) {
+                    self.book.deliver_held();
                     let tagged = self.chain.header(tag).await?.map(|header| header.block);
                     // An endpoint that does not know the tag does not undo an earlier answer.
                     let tagged = tagged.or(self.finality.tag.and_then(|(_, tagged)| tagged));

@@ -117,6 +117,7 @@ impl Watcher {
             let last = first.checked_sub(1).filter(|last| *last >= wanted);
             let Some(last) = last.filter(|_| self.driver.now() >= self.linking.deepen_at) else { return Ok(()) };
             let from = last.saturating_sub(CHUNK - 1).max(wanted);
+            self.book.deliver_held();
             for header in self.chain.headers(from..=last).await?.into_iter().rev() {
                 let Some(header) = header else { break };
                 if !self.canon.push_below(&header) {
@@ -203,9 +204,12 @@ impl Watcher {
         Ok(())
     }
 
-    /// Appends new blocks. The receipts of each are read once for all lanes, and only if any hash is watched.
+    /// Appends new blocks. The receipts of each are read once for all lanes, and only if any hash is watched. Sightings
+    /// are held back until finality is known, or the next read from an endpoint.
     async fn append(&mut self, headers: &[Header]) -> Result<(), WatchError> {
+        self.book.deliver_held();
         let receipts = join_all(headers.iter().map(|header| self.receipts_of(header.block))).await;
+        self.book.hold();
         for (header, receipts) in headers.iter().zip(receipts) {
             let block = header.block;
             let receipts = match receipts {

@@ -206,12 +206,14 @@ impl Watcher {
         let stale = if has_moved { self.options.stale_checks } else { 0 };
         self.book.request_stale(self.driver.now(), self.options.stale_receipt_timeout, stale);
         if self.canon.head().is_none() || self.is_other_chain() {
+            self.book.deliver_held();
             self.publish(false);
             return followed;
         }
         let deepened = self.deepen().await;
         // Before requests are answered: the answers depend on the final block.
         let finalized = self.finalize().await;
+        self.book.deliver_held();
         self.unpark_due();
         self.linking.link_down_to = None;
         let answered = self.answer_requests().await;

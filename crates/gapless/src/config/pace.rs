@@ -117,6 +117,7 @@ pub(crate) fn lane(section: &mut Section<'_>) -> LaneLimits {
         window_bytes: section.read_in("window_bytes", ByteSize(base.window_bytes), ByteSize(1)..=ByteSize(1 << 30)).0,
         adopt: section.read_in("adopt", base.adopt, 1..=1_000_000),
         batch: section.read_in("batch", base.batch, 1..=10_000),
+        broadcasts: section.read_in("broadcasts", base.broadcasts, 1..=64),
         batch_bytes: section.read_in("batch_bytes", ByteSize(base.batch_bytes), ByteSize(1)..=ByteSize(1 << 30)).0,
         look_interval: section.read_in("look_interval", base.look_interval, SHORTEST..=LONGEST),
         idle_linger: section.read_in("idle_linger", base.idle_linger, Duration::ZERO..=LONGEST),

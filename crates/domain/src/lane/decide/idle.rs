@@ -50,7 +50,7 @@ impl Lane {
 
     fn has_work_in_flight(&self) -> bool {
         self.commits.draft.is_some()
-            || self.outbox.broadcasting
+            || self.outbox.broadcasts > 0
             || self.signer.in_flight.is_some()
             || !self.outbox.reports.is_empty()
     }

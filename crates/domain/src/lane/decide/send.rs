@@ -15,7 +15,7 @@ use crate::lane::slot_work::Sending;
 
 impl Lane {
     pub(in crate::lane) fn plan_broadcast(&mut self, now: Tick, step: &mut Step) {
-        if self.outbox.broadcasting || self.is_draining() {
+        if self.outbox.broadcasts >= self.setup.limits.broadcasts || self.is_draining() {
             return;
         }
         let mut outgoing = Vec::new();
@@ -33,7 +33,7 @@ impl Lane {
         }
         self.ledger.slots.next_after(now).into_iter().for_each(|at| step.wake(at));
         if !outgoing.is_empty() {
-            self.outbox.broadcasting = true;
+            self.outbox.broadcasts += 1;
             step.effects.push(Effect::Broadcast(outgoing));
         }
     }

@@ -185,9 +185,39 @@ mod tests {
     /// Request ids and their fingerprints outlive every release. If this test fails, the encoding changed: give new
     /// fields a new version tag instead.
     #[test]
-    fn payload_fingerprint_is_pinned() {
-        let fingerprint = Payload::Evm(call()).fingerprint();
-        assert_eq!(fingerprint.0.to_string(), "0xe01d43d84232e0bfb77fee69bf97446c633d1ccfec6291e4f1cf70cc29c5a015");
+    fn payload_fingerprints_are_pinned() {
+        let full = EvmCall {
+            to: Some(Address::repeat_byte(0xab)),
+            value: Amount::new(U256::MAX),
+            data: Bytes::from_static(&[1, 2, 255]),
+            gas_limit: Some(100_000),
+            fees: Some(Fees::Eip1559 { max_fee: u128::MAX, max_priority_fee: 1 }),
+            access_list: vec![AccessListItem {
+                address: Address::repeat_byte(1),
+                storage_keys: vec![B256::repeat_byte(2)],
+            }],
+            authorizations: vec![Authorization {
+                chain_id: U256::from(1),
+                address: Address::repeat_byte(3),
+                nonce: 7,
+                y_parity: true,
+                r: U256::MAX,
+                s: U256::from(5),
+            }],
+        };
+        let creation = EvmCall { data: Bytes::from_static(&[0, 1, 255]), ..EvmCall::default() };
+        let legacy = EvmCall { fees: Some(Fees::Legacy { gas_price: 3 }), ..call() };
+        let lock_owner = LockOwner::new("me").unwrap();
+        let reservation = Payload::Reservation(ReservationRequest { lock_owner, hold_ms: 5 });
+        for (payload, pinned) in [
+            (Payload::Evm(call()), "0xe01d43d84232e0bfb77fee69bf97446c633d1ccfec6291e4f1cf70cc29c5a015"),
+            (Payload::Evm(full), "0xb47f26540577ecf4024cfcc145c3d86c9f673febeac918c60f30a9f1e6fe0c22"),
+            (Payload::Evm(legacy), "0x7512347242aaa6a3e3fe2956e760f1f6600fa8266d243cc21e014eae6c688dd5"),
+            (Payload::Evm(creation), "0xf71313dbb70650fa4dcc85f9036030bd3f08b3035c44779ad49f8cd99cedbf64"),
+            (reservation, "0x1877281550df2e913293481798e4a627b6d6b6778d1582a18191d92b7b5a6882"),
+        ] {
+            assert_eq!(payload.fingerprint().0.to_string(), pinned, "{payload:?}");
+        }
     }
 
     #[test]

@@ -232,6 +232,38 @@ mod tests {
         }
     }
 
+    /// The exact text of rows. Two releases may run on one database.
+    #[test]
+    fn payload_rows_keep_their_exact_form() {
+        let address = |byte: &str| format!("0x{}", byte.repeat(20));
+        let authorization = format!(
+            r#"{{"chain_id":"1","address":"{}","nonce":7,"y_parity":true,"r":"{}","s":"5"}}"#,
+            address("03"),
+            U256::MAX
+        );
+        let written = payload_to_json(&full());
+        let expected = format!(
+            concat!(
+                r#"{{"kind":"evm","to":"{}","value":"{}","data":"0x0102ff","gas_limit":100000,"#,
+                r#""fees":{{"max_fee":"{}","max_priority_fee":"1"}},"#,
+                r#""access_list":[{{"address":"{}","keys":["0x{}"]}}],"authorizations":[{}]}}"#
+            ),
+            "0xABaBaBaBABabABabAbAbABAbABabababaBaBABaB",
+            U256::MAX,
+            u128::MAX,
+            address("01"),
+            "02".repeat(32),
+            authorization
+        );
+        assert_eq!(written, expected);
+        let reservation = ReservationRequest { lock_owner: LockOwner::new("me").unwrap(), hold_ms: 5 };
+        let expected = r#"{"kind":"external","lock_owner":"me","hold_ms":5}"#;
+        assert_eq!(payload_to_json(&Payload::Reservation(reservation)), expected);
+        let plain = EvmCall { value: Amount::from(5_u64), ..EvmCall::default() };
+        assert_eq!(payload_to_json(&Payload::Evm(plain)), r#"{"kind":"evm","value":"5","data":"0x"}"#);
+        assert_eq!(fees_to_json(&Fees::Legacy { gas_price: 3 }), r#"{"gas_price":"3"}"#);
+    }
+
     /// Rows that the first release wrote must load for ever.
     #[test]
     fn payload_of_the_first_release_loads() {

@@ -322,11 +322,10 @@ async fn window_counts_by_release_policy() {
     let counted = |latest, finalized, delegated| gapless_domain::AccountFacts {
         latest: fixtures::nonce(latest),
         finalized: Some(fixtures::nonce(finalized)),
-        delegated,
+        narrow: delegated,
         ..facts
     };
-    let policy =
-        |release| NoncePolicy { max_in_flight: 8, delegated_max_in_flight: 2, release, ..NoncePolicy::default() };
+    let policy = |release| NoncePolicy { max_in_flight: 8, narrow_max_in_flight: 2, release, ..NoncePolicy::default() };
     for (account, policy, window) in [
         (
             Some(counted(1, 0, false)),

@@ -67,14 +67,14 @@ async fn replacement_is_durable_and_waiter_gets_result() {
     assert_eq!((&json["txId"], &json["requestId"]), (&tx.id.to_string().into(), &"a".into()));
     assert_eq!((&json["state"], &json["subState"]), (&"ALLOCATED".into(), &"PENDING".into()));
     assert!(json["note"].as_str().unwrap().contains("the chain decides"), "{json}");
-    assert_eq!(commands(&house).await, [CommandKind::Replace { tx_id: tx.id, payload: Payload::Evm(call(7)) }]);
+    assert_eq!(commands(&house).await, [CommandKind::Replace { tx_id: tx.id, payload: Payload::from(call(7)) }]);
     let later = house.get(&format!("/api/v1/commands/{}", json["commandId"].as_str().unwrap())).await;
     assert_eq!(later.json()["state"], "open");
 
     let (target, body) = (format!("/api/v1/tx/{}/replace?wait=30s", tx.id), payload("7").to_string());
     let mut waiting = Box::pin(house.post(&target, &body));
     assert!(futures_util::poll!(&mut waiting).is_pending());
-    let wanted = Transition::WantReplace(Payload::Evm(call(7)));
+    let wanted = Transition::WantReplace(Payload::from(call(7)));
     fixtures::change(&house.store, &treasury(), tx.id, wanted).await;
     execute(&house, fixtures::done("another one is signed")).await;
     let begun = soon("the lane", waiting).await;
@@ -336,7 +336,7 @@ async fn attempt_view_shows_each_endpoint_answer() {
 
 async fn mine(house: &House, tx: &IntentRecord, attempt: &NewAttempt, price: u64) -> Value {
     let inclusion = fixtures::inclusion(attempt.hash, attempt.kind, 118);
-    let inclusion = Inclusion { effective_gas_price: Amount::from(price), ..inclusion };
+    let inclusion = Inclusion { unit_price: Amount::from(price), ..inclusion };
     fixtures::change(&house.store, &treasury(), tx.id, Transition::Mine(inclusion)).await;
     see(house, tx.id, "").await
 }
@@ -360,7 +360,7 @@ async fn receipt_names_the_mined_payload() {
     .await;
     let before = see(&house, tx.id, "").await;
     assert!(before.get("replacement").is_none() && before.get("receipt").is_none(), "{before}");
-    fixtures::change(&house.store, &treasury(), tx.id, Transition::WantReplace(Payload::Evm(call(7)))).await;
+    fixtures::change(&house.store, &treasury(), tx.id, Transition::WantReplace(Payload::from(call(7)))).await;
     let wanted = see(&house, tx.id, "").await;
     assert_eq!((&wanted["payload"]["value"], &wanted["replacement"]["value"]), (&"1".into(), &"7".into()));
     assert_eq!((&wanted["replacement"]["to"], &wanted["subState"]), (&TO.into(), &"REPLACING".into()));

@@ -321,7 +321,7 @@ async fn unsendable_or_unpayable_submit_is_refused() {
     lent(&house, "a").await;
     let submit = format!("{NONCES}/0/submit");
     let body = |what: &str| json!({"lockOwner": "me", "raw": signed_by(&treasury(), 0, what)});
-    let most_gas = house.app.intent_limits.gas_limit;
+    let most_gas = house.app.intent_limits.action.evm.gas_limit;
     for what in
         ["pays 7 8 21000".to_owned(), format!("pays 7 7 {}", most_gas + 1), "pays 1000000000000000 0 1001".to_owned()]
     {

@@ -3,9 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gapless_domain::{
-    Address, Amount, Bytes, EvmCall, Intent, IntentDraft, InvalidIntent, Limits, Payload, Speed, SubmitterId,
-};
+use gapless_domain::{Address, Amount, Bytes, EvmCall, Intent, IntentDraft, InvalidIntent, Limits, Speed, SubmitterId};
 use gapless_store_sql::payload_to_json;
 use tokio_postgres::Client;
 use uuid::Uuid;
@@ -42,7 +40,7 @@ pub fn intent(lane: &SubmitterId) -> Result<Intent, InvalidIntent> {
     let draft = IntentDraft {
         submitter: lane.clone(),
         request_id: format!("order-{}", NEXT.fetch_add(1, Ordering::Relaxed)),
-        payload: Payload::Evm(call),
+        payload: call.into(),
         speed: Speed::Standard,
         valid_until: None,
         metadata: None,

@@ -12,7 +12,8 @@ use gapless_chain::{
     Receipt, Revert, SendAnswer, SentInBlock, UnreadableTx, Wanted,
 };
 use gapless_domain::{
-    Amount, BlockRef, ChainId, DiagnoseRequest, EvmCall, MempoolSignal, Outline, SignedPlan, SignedTx, SubmitterId,
+    Action, Amount, BlockRef, ChainId, ChainRules, DiagnoseRequest, EvmCall, EvmRules, MempoolSignal, Outline,
+    SignedPlan, SignedTx, SubmitterId, Work,
 };
 use tokio::sync::watch;
 
@@ -22,6 +23,7 @@ use crate::endpoint::{Endpoint, EndpointParts, EndpointSettings, SharedState};
 use crate::endpoints::{Endpoints, LagLimits, failed};
 use crate::estimates::Estimates;
 use crate::fees::{FeeOptions, Rollup};
+use crate::gas_margin::GasMargin;
 use crate::mempool;
 use crate::options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
 use crate::read::RevertSource;
@@ -41,6 +43,7 @@ pub struct EvmChain {
     pricing: FeeOptions,
     data_fees: DataFees,
     estimates: Estimates,
+    gas_margin: GasMargin,
     heads: HeadNotifications,
 }
 
@@ -111,6 +114,7 @@ impl EvmChain {
             sending,
             endpoints: Endpoints::new(list, lag),
             estimates: Estimates::new(options.fees.rollup == Rollup::Arbitrum),
+            gas_margin: options.gas_margin,
             pricing: options.fees,
             data_fees: DataFees::default(),
             heads: HeadNotifications { count, seen: AtomicU64::new(0), has_source },
@@ -245,11 +249,13 @@ impl ChainReader for EvmChain {
 
 #[async_trait]
 impl ChainPricer for EvmChain {
-    async fn estimate_gas(&self, from: &SubmitterId, calls: &[&EvmCall], at: BlockRef) -> Vec<Result<u64, ChainError>> {
-        match self.address_of(from) {
-            Ok(from) => self.estimates.of(&self.endpoints, from, calls, at).await,
+    async fn measure(&self, from: &SubmitterId, actions: &[&Action], at: BlockRef) -> Vec<Result<Work, ChainError>> {
+        let calls: Vec<&EvmCall> = actions.iter().map(|Action::Evm(call)| call).collect();
+        let estimates = match self.address_of(from) {
+            Ok(from) => self.estimates.of(&self.endpoints, from, &calls, at).await,
             Err(error) => vec![Err(error); calls.len()],
-        }
+        };
+        estimates.into_iter().map(|estimate| estimate.map(|gas| self.gas_margin.limit(gas))).collect()
     }
 
     async fn quote(&self) -> Result<FeeQuote, ChainError> {
@@ -258,7 +264,8 @@ impl ChainPricer for EvmChain {
         quote.ok_or_else(|| failed("the chain has no base fee and the endpoint returned no gas price"))
     }
 
-    async fn surcharge(&self, call: &EvmCall) -> Result<Amount, ChainError> {
+    async fn surcharge(&self, action: &Action, _work: Work) -> Result<Amount, ChainError> {
+        let Action::Evm(call) = action;
         match self.pricing.rollup {
             Rollup::None | Rollup::Arbitrum => Ok(Amount::ZERO),
             Rollup::Optimism => {
@@ -284,6 +291,10 @@ impl ChainSender for EvmChain {
 }
 
 impl Chain for EvmChain {
+    fn rules(&self) -> &'static dyn ChainRules {
+        &EvmRules
+    }
+
     fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
         transaction::read_signed(raw, &self.id)
     }

@@ -26,6 +26,7 @@ mod endpoint;
 mod endpoints;
 mod estimates;
 mod fees;
+mod gas_margin;
 mod jitter;
 mod mempool;
 mod meter;
@@ -44,6 +45,7 @@ pub use classify::{
 pub use encoder::EvmEncoder;
 pub use fees::{FeeOptions, Rollup};
 pub use gapless_secret::{Secret, SecretError, SecretUrl, UrlError};
+pub use gas_margin::GasMargin;
 pub use options::{ConnectError, EndpointOptions, EvmChainOptions, SendTo};
 pub use signer::{KeyError, Keystore, KeystoreEntry, KeystoreError, LocalSigner, MnemonicOptions, evm_address};
 pub use transaction::UnsignedTx;

@@ -7,8 +7,9 @@ use gapless_secret::{SecretUrl, UrlError};
 
 use crate::classify::Overrides;
 use crate::fees::FeeOptions;
+use crate::gas_margin::GasMargin;
 
-/// The endpoints of a chain and the options of its quotes. Caps, bumps and gas factors are policies of the lane.
+/// The endpoints of a chain and the options of its quotes. Caps and bumps are policies of the lane.
 #[derive(Clone, Debug)]
 pub struct EvmChainOptions {
     pub id: ChainId,
@@ -28,6 +29,7 @@ pub struct EvmChainOptions {
     /// An endpoint whose head has not changed for this long, while the head of another rose, is lagging.
     pub head_age_max: Duration,
     pub fees: FeeOptions,
+    pub gas_margin: GasMargin,
     /// The operator's patterns for error texts.
     pub overrides: Overrides,
 }
@@ -89,6 +91,7 @@ impl EvmChainOptions {
             blocks_max: Self::DEFAULT_BLOCKS,
             send_to: SendTo::All,
             fees: FeeOptions::default(),
+            gas_margin: GasMargin::default(),
             overrides: Overrides::default(),
         }
     }

@@ -173,7 +173,7 @@ pub(crate) async fn accounts(
             };
             let balance = Amount::new(endpoint.read(&balance?)?);
             let delegated = codes.next().map_or(Ok(false), |answer| is_delegated(endpoint, answer))?;
-            Ok(AccountView { latest, pending, finalized, balance, delegated })
+            Ok(AccountView { latest, pending, finalized, balance, narrow: delegated })
         })
         .collect()
 }

@@ -14,7 +14,7 @@ use alloy_eips::eip2718::{Decodable2718 as _, Encodable2718 as _};
 use alloy_eips::eip2930::{AccessList, AccessListItem};
 use alloy_eips::eip7702::{Authorization, SignedAuthorization};
 use alloy_primitives::{Address, B256, Bytes, Signature, TxKind, U256, keccak256};
-use gapless_domain::{EvmCall, Fees, SignedTx, TxPlan};
+use gapless_domain::{Action, EvmCall, Fees, SignedTx, TxPlan};
 use gapless_signer::SignerError;
 
 pub(crate) use decoding::{outline_of, read_mined, read_signed};
@@ -28,9 +28,9 @@ type Envelope = EthereumTxEnvelope<TxEip4844>;
 /// access list.
 pub(crate) fn build(plan: &TxPlan, chain_id: u64) -> Result<UnsignedTx, SignerError> {
     let refused = |why: &str| Err(SignerError::Refused(why.to_owned()));
-    let call = &plan.call;
+    let Action::Evm(call) = &plan.action;
     let to = call.to.map_or(TxKind::Create, TxKind::Call);
-    let (nonce, gas_limit, value, input) = (plan.nonce.get(), plan.gas_limit, call.value.get(), call.data.clone());
+    let (nonce, gas_limit, value, input) = (plan.nonce.get(), plan.work.units, call.value.get(), call.data.clone());
     let access_list = access_list(call);
     match (plan.fees, call.authorizations.is_empty()) {
         (Fees::Eip1559 { max_fee, max_priority_fee }, _) if max_priority_fee > max_fee => {
@@ -148,6 +148,7 @@ pub(crate) fn verify_own(
 
 fn verify_plan(plan: &TxPlan, unsigned: &UnsignedTx, raw: Bytes) -> Result<(SignedTx, Envelope), SignerError> {
     let envelope = decode(&raw).ok_or(SignerError::Mismatch("encoding"))?;
+    let Action::Evm(call) = &plan.action;
     let price = |tx: &dyn alloy_consensus::Transaction| {
         (tx.gas_price(), tx.max_fee_per_gas(), tx.max_priority_fee_per_gas(), tx.max_fee_per_blob_gas())
     };
@@ -155,11 +156,11 @@ fn verify_plan(plan: &TxPlan, unsigned: &UnsignedTx, raw: Bytes) -> Result<(Sign
         ("type", unsigned.ty() == envelope.ty()),
         ("chain id", unsigned.chain_id() == envelope.chain_id()),
         ("nonce", plan.nonce.get() == envelope.nonce()),
-        ("gas limit", plan.gas_limit == envelope.gas_limit()),
+        ("gas limit", plan.work.units == envelope.gas_limit()),
         ("fees", price(unsigned) == price(&envelope)),
-        ("recipient", plan.call.to == envelope.kind().to().copied()),
-        ("value", plan.call.value.get() == envelope.value()),
-        ("data", plan.call.data == *envelope.input()),
+        ("recipient", call.to == envelope.kind().to().copied()),
+        ("value", call.value.get() == envelope.value()),
+        ("data", call.data == *envelope.input()),
         ("access list", unsigned.access_list() == envelope.access_list()),
         ("authorizations", unsigned.authorization_list() == envelope.authorization_list()),
     ];

@@ -11,10 +11,12 @@ use gapless_chain::{Chain as _, ChainReader as _, SentInBlock, Verdict};
 use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
 use gapless_devchain::{DevChain, Genesis, dev_account};
-use gapless_domain::{AccessListItem, Address, Authorization, B256, EvmCall, Fees, SignedTx, TxPlan, U256};
+use gapless_domain::{
+    AccessListItem, Address, Authorization, B256, EvmCall, EvmRules, Fees, SignedTx, TxPlan, U256, Work,
+};
 use gapless_testbed::{Anvil, AnvilOptions};
 use serde_json::{Value, json};
-use support::{CHAIN, FakeNode, block, chain, options, plan, signed, signer, submitter};
+use support::{CHAIN, FakeNode, block, call, chain, options, plan, signed, signer, submitter};
 use tokio::task::JoinSet;
 
 fn connect(url: &str) -> EvmChain {
@@ -41,15 +43,15 @@ fn plans() -> [TxPlan; 5] {
     let legacy = Fees::Legacy { gas_price: 20_000_000_000 };
     let item =
         AccessListItem { address: Address::repeat_byte(9), storage_keys: vec![B256::ZERO, B256::repeat_byte(1)] };
-    let listed = EvmCall { access_list: vec![item], ..plan(0).call };
+    let listed = EvmCall { access_list: vec![item], ..call() };
     let create = EvmCall { to: None, data: "0x60006000fd".parse().unwrap(), ..EvmCall::default() };
     let delegating = EvmCall { authorizations: vec![authorization()], ..listed.clone() };
     [
         TxPlan { fees: legacy, ..plan(0) },
-        TxPlan { fees: legacy, call: listed, ..plan(1) },
+        TxPlan { fees: legacy, action: listed.into(), ..plan(1) },
         plan(2),
-        TxPlan { call: create, ..plan(3) },
-        TxPlan { call: delegating, gas_limit: 200_000, ..plan(4) },
+        TxPlan { action: create.into(), ..plan(3) },
+        TxPlan { action: delegating.into(), work: Work::new(200_000), ..plan(4) },
     ]
 }
 
@@ -80,14 +82,11 @@ async fn check_sent(chain: &EvmChain) {
     for (found, plan) in found.iter().zip(plans()) {
         assert_eq!(found.plan, plan);
         assert_eq!(&&chain.read_signed(&found.signed.raw).unwrap(), found);
-        assert_eq!(chain.outline(&found.signed.raw).map(|outline| outline.cost), Some(plan.worst_cost()));
+        assert_eq!(chain.outline(&found.signed.raw).map(|outline| outline.cost), Some(plan.worst_cost(&EvmRules)));
     }
     // The authorization has used a nonce of account 2. The account has sent nothing, and is delegated now.
     let views = chain.accounts(&[submitter(0), submitter(2)], None).await.unwrap();
-    assert_eq!(
-        views.iter().map(|view| (view.latest.get(), view.delegated)).collect::<Vec<_>>(),
-        [(5, false), (1, true)]
-    );
+    assert_eq!(views.iter().map(|view| (view.latest.get(), view.narrow)).collect::<Vec<_>>(), [(5, false), (1, true)]);
     let blocks = chain.sent_by(&submitter(2), 0..=head.block.number).await.unwrap();
     let sent: Vec<_> = blocks.into_iter().map(|block| block.unwrap().sent).collect();
     assert_eq!(
@@ -206,7 +205,7 @@ async fn only_a_delegation_designator_is_a_delegation() {
     {
         node.change(|script| script.answers.insert("eth_getCode", json!(code)));
         let view = chain.accounts(&[submitter(0)], None).await.unwrap()[0];
-        assert_eq!(view.delegated, delegated, "{code}");
+        assert_eq!(view.narrow, delegated, "{code}");
     }
 }
 
@@ -215,7 +214,7 @@ async fn missing_get_code_is_not_called_again() {
     let node = FakeNode::start(|script| script.missing = ["eth_getCode"].into()).await;
     let chain = chain(&[&node]);
     for _ in 0..3 {
-        assert!(!chain.accounts(&[submitter(0), submitter(1)], None).await.unwrap()[0].delegated);
+        assert!(!chain.accounts(&[submitter(0), submitter(1)], None).await.unwrap()[0].narrow);
     }
     assert_eq!(node.count("eth_getCode"), 2);
 }

@@ -8,9 +8,9 @@ use gapless_chain::{ChainPricer as _, ChainReader as _, Header, HeaderAt, Verdic
 use gapless_chain_evm::{EvmChain, EvmChainOptions};
 use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
 use gapless_devchain::{CallFilter, DevChain, Fault, Genesis};
-use gapless_domain::{AccessListItem, Address, B256, Bytes, EvmCall, Fees, Speed, TxPlan, U256};
+use gapless_domain::{AccessListItem, Address, B256, Bytes, EvmCall, Fees, Speed, TxPlan, U256, Work};
 use gapless_testbed::{Anvil, AnvilOptions};
-use support::{CHAIN, plan, send, signed, submitter};
+use support::{CHAIN, call, plan, send, signed, submitter};
 
 fn connect(urls: &[String]) -> EvmChain {
     let rpc = urls.iter().map(|url| url.parse().unwrap()).collect();
@@ -28,15 +28,15 @@ async fn read_and_send(chain: &EvmChain) {
     assert!(matches!(fees, Fees::Eip1559 { max_fee, max_priority_fee } if max_fee > max_priority_fee));
     let listed = EvmCall {
         access_list: vec![AccessListItem { address: Address::repeat_byte(9), storage_keys: vec![B256::ZERO] }],
-        ..plan(0).call
+        ..call()
     };
     let legacy = Fees::Legacy { gas_price: 20_000_000_000 };
     let plans = [
         TxPlan { fees, ..plan(start) },
         TxPlan { fees: legacy, ..plan(start + 1) },
-        TxPlan { fees: legacy, call: listed, ..plan(start + 2) },
+        TxPlan { fees: legacy, action: listed.into(), ..plan(start + 2) },
         TxPlan {
-            call: EvmCall { to: None, data: "0x60006000fd".parse().unwrap(), ..EvmCall::default() },
+            action: EvmCall { to: None, data: "0x60006000fd".parse().unwrap(), ..EvmCall::default() }.into(),
             ..plan(start + 3)
         },
     ];
@@ -59,7 +59,7 @@ async fn read_and_send(chain: &EvmChain) {
     let receipts: Vec<_> = receipts.into_iter().flatten().collect();
     assert_eq!(receipts.iter().map(|receipt| receipt.succeeded).collect::<Vec<_>>(), [true, true, true, false]);
     for (receipt, hash) in receipts.iter().zip(&hashes) {
-        assert_eq!((receipt.hash, receipt.from), (*hash, submitter(0).evm_address().unwrap()));
+        assert_eq!(receipt.hash, *hash);
         let of_block = chain.block_receipts(receipt.block, &|_| true).await.unwrap().unwrap();
         assert!(of_block.contains(receipt));
         let header = chain.header(HeaderAt::Number(receipt.block.number)).await.unwrap().unwrap();
@@ -96,10 +96,10 @@ async fn estimate_of_a_reverting_call_has_its_data() {
     let anvil = Anvil::start(AnvilOptions::default()).unwrap();
     let chain = connect(&[anvil.url()]);
     let head = chain.head().await.unwrap().block;
-    assert_eq!(chain.estimate_gas(&submitter(0), &[&plan(0).call], head).await, [Ok(21_000)]);
+    assert_eq!(chain.measure(&submitter(0), &[&plan(0).action], head).await, [Ok(Work::new(25_200))]);
     // PUSH1 8, PUSH1 0, MSTORE8, PUSH1 1, PUSH1 0, REVERT
     let reverts = EvmCall { to: None, data: "0x600860005360016000fd".parse().unwrap(), ..EvmCall::default() };
-    let error = chain.estimate_gas(&submitter(0), &[&reverts], head).await.remove(0).unwrap_err().classified;
+    let error = chain.measure(&submitter(0), &[&reverts.into()], head).await.remove(0).unwrap_err().classified;
     assert_eq!(
         (error.verdict, error.revert_data.clone()),
         (Verdict::Reverted, Some(Bytes::from_static(&[8]))),
@@ -146,7 +146,7 @@ async fn check_revert_reasons(chain: &EvmChain) {
     let mut txs = vec![signed(chain, &plan(start)).await];
     for ((data, _, _), nonce) in reverts().into_iter().zip(start + 1..) {
         let call = EvmCall { to: None, data, ..EvmCall::default() };
-        txs.push(signed(chain, &TxPlan { call, gas_limit: 200_000, ..plan(nonce) }).await);
+        txs.push(signed(chain, &TxPlan { action: call.into(), work: Work::new(200_000), ..plan(nonce) }).await);
     }
     assert!(send(chain, &txs).await.iter().all(|answer| answer.verdict == Verdict::Accepted));
     let hashes: Vec<B256> = txs.iter().map(|tx| tx.hash).chain([B256::repeat_byte(1)]).collect();

@@ -15,7 +15,7 @@ use gapless_chain::conformance::{Ability, Harness, Lack, run_all};
 use gapless_chain_evm::{EvmChain, EvmChainOptions, LocalSigner};
 use gapless_devchain::rpc::{Clock, RpcLimits, RpcServer, serve};
 use gapless_devchain::{DevChain, Genesis};
-use gapless_domain::{B256, EvmCall, Fees, Nonce, SignedTx, SubmitterId, TxPlan};
+use gapless_domain::{Action, B256, EvmCall, Fees, Nonce, SignedTx, SubmitterId, TxPlan};
 use gapless_testbed::{Anvil, AnvilOptions, FaultProxy, HardhatNode, HardhatOptions, Mining};
 use serde_json::json;
 use support::{CHAIN, ask_node, plan, signed_by, signer, submitter};
@@ -111,13 +111,13 @@ impl Harness for EvmHarness {
         ask_node(&self.url, "evm_mine", json!([])).await;
     }
 
-    async fn reverting_call(&self, _: &SubmitterId) -> EvmCall {
-        self.failing_call()
+    async fn reverting_action(&self, _: &SubmitterId) -> Action {
+        self.failing_action()
     }
 
     /// Initcode that reverts: PUSH1 8, PUSH1 0, MSTORE8, PUSH1 1, PUSH1 0, REVERT.
-    fn failing_call(&self) -> EvmCall {
-        EvmCall { to: None, data: "0x600860005360016000fd".parse().unwrap(), ..EvmCall::default() }
+    fn failing_action(&self) -> Action {
+        EvmCall { to: None, data: "0x600860005360016000fd".parse().unwrap(), ..EvmCall::default() }.into()
     }
 
     async fn reorg(&self) -> Result<(), Lack> {

@@ -6,7 +6,7 @@ mod support;
 
 use gapless_chain::{ChainPricer as _, ChainReader as _, Verdict};
 use gapless_chain_evm::{EvmChain, FeeOptions, Rollup};
-use gapless_domain::{Address, Amount, B256, BlockRef, Bytes, EvmCall};
+use gapless_domain::{Action, Address, Amount, B256, BlockRef, Bytes, EvmCall, Work};
 use serde_json::{Value, json};
 use support::{FakeNode, chain, options, submitter};
 
@@ -53,8 +53,10 @@ async fn estimate(node: &FakeNode, chain: &EvmChain, calls: &[EvmCall], at: Bloc
         script.asked.clear();
         script.sizes.clear();
     });
-    let calls: Vec<&EvmCall> = calls.iter().collect();
-    let gas = chain.estimate_gas(&submitter(0), &calls, at).await.into_iter().map(Result::unwrap).collect();
+    let actions: Vec<Action> = calls.iter().cloned().map(Action::from).collect();
+    let actions: Vec<&Action> = actions.iter().collect();
+    let work = chain.measure(&submitter(0), &actions, at).await;
+    let gas = work.into_iter().map(|work| work.unwrap().units).collect();
     let requests = node.change(|script| script.sizes.len());
     (gas, [node.count("eth_estimateGas"), node.count("eth_getCode"), requests])
 }
@@ -132,13 +134,13 @@ async fn failed_estimate_is_asked_at_another_endpoint() {
     let second = FakeNode::start(|script| script.custom = Some(refuses)).await;
     let chain = chain(&[&first, &second]);
     let head = chain.head().await.unwrap().block;
-    let calls = [&transfer(Address::repeat_byte(1)), &transfer(CONTRACT)];
-    let answers = chain.estimate_gas(&submitter(0), &calls, head).await;
-    assert_eq!(answers[0], Ok(21_000));
+    let actions = [&transfer(Address::repeat_byte(1)).into(), &transfer(CONTRACT).into()];
+    let answers = chain.measure(&submitter(0), &actions, head).await;
+    assert_eq!(answers[0], Ok(Work::new(21_000)));
     assert_eq!(answers[1].as_ref().unwrap_err().classified.verdict, Verdict::Unknown);
     let estimates = first.count("eth_estimateGas") + second.count("eth_estimateGas");
     assert_eq!(estimates, 3, "only the failed estimate is repeated");
     second.change(|script| script.custom = Some(answer));
     first.change(|script| script.custom = Some(answer));
-    assert_eq!(chain.estimate_gas(&submitter(0), &calls, head).await, [Ok(21_000), Ok(30_000)]);
+    assert_eq!(chain.measure(&submitter(0), &actions, head).await, [21_000, 30_000].map(|gas| Ok(Work::new(gas))));
 }

@@ -6,11 +6,13 @@ mod support;
 
 use gapless_chain::{ChainPricer as _, ChainReader as _, Verdict};
 use gapless_chain_evm::{ConnectError, EvmChain, EvmChainOptions, FeeOptions, Rollup};
-use gapless_domain::{Amount, Bytes, EvmCall, Fees, U256};
+use gapless_domain::{Action, Amount, Bytes, EvmCall, Fees, U256, Work};
 use gapless_testbed::{Anvil, AnvilOptions};
 use serde_json::json;
-use support::{CHAIN, FakeNode, ask_node, options, plan};
+use support::{CHAIN, FakeNode, ask_node, call, options};
 
+/// The data fee does not depend on the gas.
+const GAS: Work = Work::new(100_000);
 const ORACLE: &str = "0x420000000000000000000000000000000000000F";
 /// An oracle that returns the word after the selector: the requested size.
 const SINCE_FJORD: &str = "0x60043560005260206000f3";
@@ -23,8 +25,8 @@ fn rollup(mut options: EvmChainOptions, rollup: Rollup) -> EvmChain {
     EvmChain::connect(options).unwrap()
 }
 
-fn with_data(bytes: usize) -> EvmCall {
-    EvmCall { data: Bytes::from(vec![0; bytes]), ..plan(0).call }
+fn with_data(bytes: usize) -> Action {
+    EvmCall { data: Bytes::from(vec![0; bytes]), ..call() }.into()
 }
 
 #[tokio::test]
@@ -39,20 +41,20 @@ async fn oracle_is_asked_by_size_before_and_after_fjord() {
         if let Some(code) = nobody {
             ask_node(&anvil.url(), "anvil_setCode", json!([ORACLE, code])).await;
         }
-        let error = optimism.surcharge(&with_data(0)).await.unwrap_err().classified;
+        let error = optimism.surcharge(&with_data(0), GAS).await.unwrap_err().classified;
         assert_eq!(error.verdict, Verdict::Unavailable, "no verdict on the call: {error:?}");
     }
     for code in [SINCE_FJORD, OLDER] {
         ask_node(&anvil.url(), "anvil_setCode", json!([ORACLE, code])).await;
         for bytes in [0, 1, 100, 10_000] {
-            let asked_for = optimism.surcharge(&with_data(bytes)).await.unwrap().get();
+            let asked_for = optimism.surcharge(&with_data(bytes), GAS).await.unwrap().get();
             // A transfer has about 45 bytes besides the widened fields and the rounding.
             let range = U256::from(bytes + 45)..=U256::from(bytes + bytes / 8 + 45 + 64 + 64);
             assert!(range.contains(&asked_for), "{asked_for} for {bytes} with {code}");
         }
     }
     for kind in [Rollup::None, Rollup::Arbitrum] {
-        assert_eq!(chain(kind).surcharge(&with_data(100)).await.unwrap(), Amount::ZERO);
+        assert_eq!(chain(kind).surcharge(&with_data(100), GAS).await.unwrap(), Amount::ZERO);
     }
 }
 
@@ -61,7 +63,7 @@ async fn data_fee_is_read_once_per_head_and_size() {
     let node = FakeNode::start(|script| drop(script.answers.insert("eth_call", json!(format!("0x{:064x}", 1))))).await;
     let chain = rollup(options(&[&node]), Rollup::Optimism);
     let asked = || node.count("eth_call");
-    let ask = async |bytes| assert_eq!(chain.surcharge(&with_data(bytes)).await.unwrap(), Amount::from(1_u64));
+    let ask = async |bytes| assert_eq!(chain.surcharge(&with_data(bytes), GAS).await.unwrap(), Amount::from(1_u64));
     ask(0).await;
     ask(0).await;
     assert_eq!(asked(), 2, "nothing is cached before a head is known");
@@ -84,7 +86,7 @@ async fn data_fee_is_read_once_per_head_and_size() {
         script.errors.insert("eth_call", (-32000, "header not found"));
     });
     chain.head().await.unwrap();
-    assert!(chain.surcharge(&with_data(0)).await.is_err());
+    assert!(chain.surcharge(&with_data(0), GAS).await.is_err());
     node.change(|script| script.errors.clear());
     ask(0).await;
 }

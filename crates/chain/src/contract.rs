@@ -4,7 +4,7 @@
 //! | role | purpose | used by |
 //! | --- | --- | --- |
 //! | [`ChainReader`] | heads, blocks, receipts, accounts, scans, endpoint status | watcher, account reader, scan, API |
-//! | [`ChainPricer`] | quotes, estimates, surcharges | pricing before a nonce is bound |
+//! | [`ChainPricer`] | quotes, measures of work, surcharges | pricing before a nonce is bound |
 //! | [`ChainSender`] | sends, and the diagnosis of sent transactions | sender loop, diagnosis of stuck transactions |
 //!
 //! Every list verb answers in the order of its input, one answer for each item. No verb chooses a nonce: the nonce is
@@ -15,7 +15,7 @@ mod reader;
 mod sender;
 
 use alloy_primitives::Bytes;
-use gapless_domain::{NodeText, Outline, SignedPlan};
+use gapless_domain::{ChainRules, NodeText, Outline, SignedPlan};
 
 pub use pricer::{ChainPricer, FeeQuote};
 pub use reader::{
@@ -27,12 +27,15 @@ use crate::classified::Classified;
 
 /// One chain with one or more endpoints: all roles together, and its signed transactions.
 pub trait Chain: ChainReader + ChainPricer + ChainSender {
+    /// The rules of this kind of chain, for the lanes.
+    fn rules(&self) -> &'static dyn ChainRules;
+
     /// Decodes signed bytes of any account. Hash and sender are computed from the bytes.
     fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx>;
 
     /// The outline of our own signed bytes, without recovering the sender. `None` if they cannot be decoded.
     fn outline(&self, raw: &Bytes) -> Option<Outline> {
-        self.read_signed(raw).ok().map(|read| Outline::of(&read.plan))
+        self.read_signed(raw).ok().map(|read| Outline::of(&read.plan, self.rules()))
     }
 }
 

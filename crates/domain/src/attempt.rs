@@ -2,9 +2,9 @@
 
 use alloy_primitives::{B256, Bytes};
 
+use crate::action::Fees;
 use crate::names::names;
 use crate::nonce::Nonce;
-use crate::payload::Fees;
 use crate::text::NodeText;
 use crate::time::Timestamp;
 

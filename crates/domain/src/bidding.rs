@@ -3,12 +3,8 @@
 //!
 //! The functions are pure, so the same facts give the same price on every node and at any time (F07).
 
-use crate::payload::Fees;
+use crate::action::{Fees, times};
 use crate::policy::{BumpPolicy, FeePolicy};
-
-/// Smallest factor of a replacement over the transaction that it replaces. Some nodes ask for a tenth more in every
-/// price field, some for an eighth; an eighth satisfies all of them.
-pub(crate) const NODE_STEP_PERMILLE: u32 = 1125;
 
 /// Prices that the chain asks for at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,23 +12,22 @@ pub(crate) struct Market {
     pub(crate) asks: Fees,
     /// Base fee of the next block; zero on chains whose blocks have no base fee.
     pub(crate) base_fee: u128,
+    /// Smallest factor of a replacing price, in thousandths, by the rules of the chain.
+    pub(crate) replace_step: u32,
 }
 
 /// Result of pricing one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
     At(Fees),
-    /// The price would have to be above the cap. The number is the cap, in wei per unit of gas.
+    /// The price would have to be above the cap. The number is the cap.
     AboveCap(u128),
 }
 
 impl Market {
-    /// The lowest price per unit of gas that the next block accepts.
+    /// The lowest price that the next block accepts.
     fn least(self) -> u128 {
-        match self.asks {
-            Fees::Legacy { gas_price } => gas_price,
-            Fees::Eip1559 { max_fee, max_priority_fee } => self.base_fee.saturating_add(max_priority_fee).min(max_fee),
-        }
+        self.asks.least_at(self.base_fee)
     }
 
     /// Price of the first attempt at a nonce.
@@ -67,13 +62,14 @@ impl Market {
 
     /// The lowest price that nodes accept in place of all attempts in `sent`.
     fn least_above(self, sent: impl Iterator<Item = Fees>) -> Fees {
-        sent.fold(self.asks.at_most(0), |offer, sent| offer.to_replace(sent, NODE_STEP_PERMILLE))
+        sent.fold(self.asks.at_most(0), |offer, sent| offer.to_replace(sent, self.replace_step))
     }
 }
 
-/// Checks that a price set by the caller replaces all attempts in `sent`. The error is the lowest price that would.
-pub(crate) fn check_replaces(named: Fees, sent: impl Iterator<Item = Fees>) -> Result<(), Fees> {
-    let least = Market { asks: named, base_fee: 0 }.least_above(sent);
+/// Checks that a price set by the caller replaces all attempts in `sent`, by this smallest factor. The error is the
+/// lowest price that would.
+pub(crate) fn check_replaces(named: Fees, sent: impl Iterator<Item = Fees>, replace_step: u32) -> Result<(), Fees> {
+    let least = Market { asks: named, base_fee: 0, replace_step }.least_above(sent);
     if named.at_least(least) == named { Ok(()) } else { Err(least) }
 }
 
@@ -87,59 +83,20 @@ impl FeePolicy {
     }
 }
 
-impl Fees {
-    /// Raises `self` until every field is above `sent` by the given factor, rounded up, and by at least one wei. The
-    /// kind of price (legacy or EIP-1559) does not change.
-    pub(crate) fn to_replace(self, sent: Fees, step_permille: u32) -> Fees {
-        let above = |price: u128| times(price, step_permille).max(price.saturating_add(1));
-        self.at_least(match self {
-            Fees::Legacy { .. } => Fees::Legacy { gas_price: above(sent.highest_price()) },
-            Fees::Eip1559 { .. } => {
-                Fees::Eip1559 { max_fee: above(sent.highest_price()), max_priority_fee: above(sent.tip()) }
-            }
-        })
-    }
-
-    fn at_most(self, cap: u128) -> Fees {
-        match self {
-            Fees::Legacy { gas_price } => Fees::Legacy { gas_price: gas_price.min(cap) },
-            Fees::Eip1559 { max_fee, max_priority_fee } => {
-                Fees::Eip1559 { max_fee: max_fee.min(cap), max_priority_fee: max_priority_fee.min(cap) }
-            }
-        }
-    }
-
-    /// Maximum of both prices in every field. The tip never exceeds the whole price.
-    fn at_least(self, other: Fees) -> Fees {
-        match self {
-            Fees::Legacy { gas_price } => Fees::Legacy { gas_price: gas_price.max(other.highest_price()) },
-            Fees::Eip1559 { max_fee, max_priority_fee } => {
-                let max_priority_fee = max_priority_fee.max(other.tip());
-                let max_fee = max_fee.max(other.highest_price()).max(max_priority_fee);
-                Fees::Eip1559 { max_fee, max_priority_fee }
-            }
-        }
-    }
-}
-
-/// `price * permille / 1000`, rounded up and saturating at the highest price.
-fn times(price: u128, permille: u32) -> u128 {
-    let (whole, rest) = (price / 1000, price % 1000);
-    let part = rest.saturating_mul(u128::from(permille)).div_ceil(1000);
-    whole.checked_mul(u128::from(permille)).map_or(u128::MAX, |whole| whole.saturating_add(part))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn eip1559(max_fee: u128, max_priority_fee: u128) -> Fees {
-        Fees::Eip1559 { max_fee, max_priority_fee }
+    /// An eighth, as on most chains.
+    const STEP: u32 = 1125;
+
+    fn tipped(highest: u128, tip: u128) -> Fees {
+        Fees::with_tip(highest, tip)
     }
 
     fn market(max_fee: u128, tip: u128, base_fee: u128) -> Market {
-        Market { asks: eip1559(max_fee, tip), base_fee }
+        Market { asks: tipped(max_fee, tip), base_fee, replace_step: STEP }
     }
 
     fn capped(max_price: u128) -> FeePolicy {
@@ -152,21 +109,21 @@ mod tests {
 
     #[test]
     fn bump_price_raises_every_field_and_rounds_up() {
-        let offer = market(100, 2, 40).bump_offer([eip1559(101, 1)].into_iter(), &capped(0), &bumps());
-        assert_eq!(offer, Offer::At(eip1559(127, 2)));
-        let legacy = Market { asks: Fees::Legacy { gas_price: 1 }, base_fee: 0 };
-        let offer = legacy.bump_offer([Fees::Legacy { gas_price: 1 }].into_iter(), &capped(0), &bumps());
-        assert_eq!(offer, Offer::At(Fees::Legacy { gas_price: 2 }), "the smallest step is one wei");
+        let offer = market(100, 2, 40).bump_offer([tipped(101, 1)].into_iter(), &capped(0), &bumps());
+        assert_eq!(offer, Offer::At(tipped(127, 2)));
+        let flat = Market { asks: Fees::flat(1), base_fee: 0, replace_step: STEP };
+        let offer = flat.bump_offer([Fees::flat(1)].into_iter(), &capped(0), &bumps());
+        assert_eq!(offer, Offer::At(Fees::flat(2)), "the smallest step is one");
     }
 
     /// proves F02
     #[test]
     fn bump_price_near_cap_takes_smallest_step() {
-        let sent = [eip1559(100, 10)];
+        let sent = [tipped(100, 10)];
         let at = |cap| market(100, 10, 40).bump_offer(sent.into_iter(), &capped(cap), &bumps());
-        assert_eq!(at(0), Offer::At(eip1559(125, 13)));
-        assert_eq!(at(120), Offer::At(eip1559(120, 13)));
-        assert_eq!(at(113), Offer::At(eip1559(113, 13)));
+        assert_eq!(at(0), Offer::At(tipped(125, 13)));
+        assert_eq!(at(120), Offer::At(tipped(120, 13)));
+        assert_eq!(at(113), Offer::At(tipped(113, 13)));
         assert_eq!(at(112), Offer::AboveCap(112));
         // The policy allows at most three times the market's price.
         let offer = market(30, 3, 10).bump_offer(sent.into_iter(), &capped(0), &bumps());
@@ -179,32 +136,29 @@ mod tests {
     /// proves F06
     #[test]
     fn first_price_above_cap_is_not_offered() {
-        assert_eq!(market(210, 10, 100).first_offer(&capped(150)), Offer::At(eip1559(150, 10)));
+        assert_eq!(market(210, 10, 100).first_offer(&capped(150)), Offer::At(tipped(150, 10)));
         assert_eq!(market(2010, 10, 1000).first_offer(&capped(150)), Offer::AboveCap(150));
-        assert_eq!(market(2010, 10, 1000).first_offer(&capped(0)), Offer::At(eip1559(2010, 10)));
+        assert_eq!(market(2010, 10, 1000).first_offer(&capped(0)), Offer::At(tipped(2010, 10)));
     }
 
     #[test]
     fn filler_price_may_exceed_cap_by_one_step() {
-        let fees = market(2010, 10, 1000).filler_offer([eip1559(150, 10)].into_iter(), &capped(150));
-        assert_eq!(fees, eip1559(169, 12));
-        assert_eq!(market(2010, 10, 1000).filler_offer(std::iter::empty(), &capped(150)), eip1559(150, 10));
+        let fees = market(2010, 10, 1000).filler_offer([tipped(150, 10)].into_iter(), &capped(150));
+        assert_eq!(fees, tipped(169, 12));
+        assert_eq!(market(2010, 10, 1000).filler_offer(std::iter::empty(), &capped(150)), tipped(150, 10));
     }
 
     #[test]
     fn named_price_too_low_returns_lowest_accepted_price() {
-        let sent = [eip1559(100, 10), eip1559(80, 20)];
-        assert_eq!(check_replaces(eip1559(113, 23), sent.into_iter()), Ok(()));
-        assert_eq!(check_replaces(eip1559(113, 22), sent.into_iter()), Err(eip1559(113, 23)));
-        assert_eq!(check_replaces(eip1559(1, 1), std::iter::empty()), Ok(()));
+        let sent = [tipped(100, 10), tipped(80, 20)];
+        assert_eq!(check_replaces(tipped(113, 23), sent.into_iter(), STEP), Ok(()));
+        assert_eq!(check_replaces(tipped(113, 22), sent.into_iter(), STEP), Err(tipped(113, 23)));
+        assert_eq!(check_replaces(tipped(1, 1), std::iter::empty(), STEP), Ok(()));
     }
 
     fn any_fees() -> impl Strategy<Value = Fees> {
         let price = || prop_oneof![0..1000_u128, any::<u128>()];
-        prop_oneof![
-            price().prop_map(|gas_price| Fees::Legacy { gas_price }),
-            (price(), price()).prop_map(|(a, b)| eip1559(a.max(b), a.min(b))),
-        ]
+        prop_oneof![price().prop_map(Fees::flat), (price(), price()).prop_map(|(a, b)| tipped(a.max(b), a.min(b))),]
     }
 
     proptest! {
@@ -219,7 +173,7 @@ mod tests {
                 max_market in 1000..10_000_u32,
         ) {
             let bump = BumpPolicy { multiplier_permille: multiplier, max_market_permille: max_market, ..bumps() };
-            let (market, fees) = (Market { asks, base_fee }, capped(max_price));
+            let (market, fees) = (Market { asks, base_fee, replace_step: STEP }, capped(max_price));
             let offer = market.bump_offer(sent.iter().copied(), &fees, &bump);
             prop_assert_eq!(offer, market.bump_offer(sent.iter().copied(), &fees, &bump));
             if let Offer::At(offer) = offer {
@@ -239,7 +193,7 @@ mod tests {
         fn filler_price_exceeds_all_attempts(
             asks in any_fees(), sent in proptest::collection::vec(any_fees(), 1..5), max_price in any::<u128>(),
         ) {
-            let offer = Market { asks, base_fee: 0 }.filler_offer(sent.iter().copied(), &capped(max_price));
+            let offer = Market { asks, base_fee: 0, replace_step: STEP }.filler_offer(sent.iter().copied(), &capped(max_price));
             let is_above =
                 |sent: &Fees| offer.highest_price() > sent.highest_price() || sent.highest_price() == u128::MAX;
             prop_assert!(sent.iter().all(is_above));
@@ -247,8 +201,8 @@ mod tests {
 
         #[test]
         fn lowest_accepted_price_is_accepted(named in any_fees(), sent in proptest::collection::vec(any_fees(), 0..5)) {
-            if let Err(least) = check_replaces(named, sent.iter().copied()) {
-                prop_assert_eq!(check_replaces(named.at_least(least), sent.iter().copied()), Ok(()));
+            if let Err(least) = check_replaces(named, sent.iter().copied(), STEP) {
+                prop_assert_eq!(check_replaces(named.at_least(least), sent.iter().copied(), STEP), Ok(()));
             }
         }
     }

@@ -35,8 +35,9 @@ pub struct Inclusion {
     pub block: BlockRef,
     pub parent_hash: B256,
     pub execution: Execution,
-    pub gas_used: u64,
-    pub effective_gas_price: Amount,
+    /// Work that the transaction used, and the price of one unit of it.
+    pub work_used: u64,
+    pub unit_price: Amount,
 }
 
 impl Inclusion {

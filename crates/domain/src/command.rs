@@ -1,11 +1,12 @@
 //! Commands: orders of a caller or an operator to a lane. Any node writes a command as a durable row; the lane's owner
 //! executes it in a fenced commit.
 
+use crate::action::Fees;
 use crate::amount::Amount;
 use crate::id::{SubmitterId, TxId};
 use crate::names::names;
 use crate::nonce::Nonce;
-use crate::payload::{Fees, Payload};
+use crate::payload::Payload;
 use crate::reservation::LockOwner;
 use crate::signing::SignedTx;
 use crate::text::{CommandReport, NodeText};

@@ -7,10 +7,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use alloy_primitives::Address;
 use uuid::Uuid;
 
 use crate::limits::Limits;
+use crate::rules;
 
 /// Reason why a text is not a valid identifier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,14 +21,11 @@ pub enum IdError {
     ChainNamespace,
     #[error("a chain reference has 1 to 32 characters of a-z, A-Z, 0-9, - and _")]
     ChainReference,
-    #[error("the reference of an eip155 chain is a decimal number without leading zeros, from 1 to 2^64 - 1")]
-    EvmChainReference,
+    /// The rules of this kind of chain do not permit the reference or the address.
+    #[error("{0}")]
+    ByRules(&'static str),
     #[error("a submitter is chain:address, as in eip155:1:0x…")]
     SubmitterShape,
-    #[error("an eip155 address is 0x and 40 hex digits")]
-    EvmAddress,
-    #[error("the letter case of the address does not match its EIP-55 checksum; check it for a typing error")]
-    EvmChecksum,
     #[error("an address has 1 to 128 characters of a-z, A-Z, 0-9, -, . and %")]
     Address,
     #[error("a request id is not empty")]
@@ -57,15 +54,6 @@ impl ChainId {
     pub fn reference(&self) -> &str {
         self.0.split_once(':').map_or("", |(_, reference)| reference)
     }
-
-    pub fn is_evm(&self) -> bool {
-        self.namespace() == "eip155"
-    }
-
-    /// The EIP-155 chain number, for chains that have one.
-    pub fn evm_number(&self) -> Option<u64> {
-        if self.is_evm() { self.reference().parse().ok() } else { None }
-    }
 }
 
 impl FromStr for ChainId {
@@ -83,17 +71,14 @@ impl FromStr for ChainId {
         if !reference_ok {
             return Err(IdError::ChainReference);
         }
-        if namespace == "eip155" {
-            let number: u64 = reference.parse().map_err(|_| IdError::EvmChainReference)?;
-            if number == 0 || number.to_string() != reference {
-                return Err(IdError::EvmChainReference);
-            }
+        if let Some(rules) = rules::of_namespace(namespace) {
+            rules.check_reference(reference).map_err(IdError::ByRules)?;
         }
         Ok(ChainId(text.into()))
     }
 }
 
-/// One signing account on one chain, as CAIP-10. EVM addresses are kept in their EIP-55 form.
+/// One signing account on one chain, as CAIP-10. The address is in the form that the rules of its chain give it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubmitterId {
     text: Arc<str>,
@@ -112,11 +97,6 @@ impl SubmitterId {
     pub fn address(&self) -> &str {
         self.text.get(self.chain.as_str().len() + 1..).unwrap_or("")
     }
-
-    /// The 20 bytes of the address, on EVM chains.
-    pub fn evm_address(&self) -> Option<Address> {
-        if self.chain.is_evm() { self.address().parse().ok() } else { None }
-    }
 }
 
 impl FromStr for SubmitterId {
@@ -128,25 +108,12 @@ impl FromStr for SubmitterId {
             return Err(IdError::SubmitterShape);
         }
         let chain: ChainId = chain.parse()?;
-        let address = if chain.is_evm() { canonical_evm_address(address)? } else { plain_address(address)? };
+        let address = match chain.rules() {
+            Some(rules) => rules.canonical_address(address).map_err(IdError::ByRules)?,
+            None => plain_address(address)?,
+        };
         Ok(SubmitterId { text: format!("{chain}:{address}").into(), chain })
     }
-}
-
-/// Canonical (EIP-55) form of an EVM address. Mixed letter case is a checksum and must be correct; an address in one
-/// letter case is accepted as it is.
-fn canonical_evm_address(text: &str) -> Result<String, IdError> {
-    let digits = text.strip_prefix("0x").ok_or(IdError::EvmAddress)?;
-    if digits.len() != 40 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Err(IdError::EvmAddress);
-    }
-    let address: Address = text.parse().map_err(|_| IdError::EvmAddress)?;
-    let checksummed = address.to_checksum(None);
-    let mixed = digits.bytes().any(|b| b.is_ascii_lowercase()) && digits.bytes().any(|b| b.is_ascii_uppercase());
-    if mixed && checksummed != text {
-        return Err(IdError::EvmChecksum);
-    }
-    Ok(checksummed)
 }
 
 fn plain_address(text: &str) -> Result<String, IdError> {
@@ -239,28 +206,6 @@ shown_as_text!(ChainId, SubmitterId, RequestId);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    const CHECKSUMMED: &str = "eip155:31337:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266";
-
-    /// proves N23
-    #[test]
-    fn evm_address_in_any_letter_case_is_one_submitter() {
-        let canonical: SubmitterId = CHECKSUMMED.parse().unwrap();
-        let lower: SubmitterId = CHECKSUMMED.to_lowercase().parse().unwrap();
-        let upper: SubmitterId =
-            CHECKSUMMED.to_uppercase().replace("EIP155", "eip155").replace("0X", "0x").parse().unwrap();
-        assert_eq!(lower, canonical);
-        assert_eq!(upper, canonical);
-        assert_eq!(lower.as_str(), CHECKSUMMED);
-        assert_eq!(lower.address(), "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266");
-    }
-
-    #[test]
-    fn evm_address_with_wrong_checksum_is_rejected() {
-        let typo = CHECKSUMMED.replace("0xf39F", "0xF39F");
-        assert_eq!(typo.parse::<SubmitterId>(), Err(IdError::EvmChecksum));
-    }
 
     #[test]
     fn malformed_ids_are_rejected() {
@@ -291,11 +236,10 @@ mod tests {
     }
 
     #[test]
-    fn non_evm_address_keeps_its_letter_case() {
+    fn address_without_rules_keeps_its_letter_case() {
         let id: SubmitterId = "stellar:testnet:GDLEWFXV".parse().unwrap();
         assert_eq!(id.chain().as_str(), "stellar:testnet");
         assert_eq!(id.address(), "GDLEWFXV");
-        assert_eq!(id.evm_address(), None);
     }
 
     #[test]
@@ -306,15 +250,5 @@ mod tests {
         assert_eq!(RequestId::new("a\0b", &limits), Err(IdError::RequestIdCharacters));
         assert_eq!(RequestId::new(" a", &limits), Err(IdError::RequestIdCharacters));
         assert!(RequestId::new(&"x".repeat(limits.request_id_bytes + 1), &limits).is_err());
-    }
-
-    proptest! {
-        #[test]
-        fn canonical_form_is_a_fixed_point(bytes in any::<[u8; 20]>(), chain in 1_u64..) {
-            let text = format!("eip155:{chain}:{}", Address::from(bytes));
-            let id: SubmitterId = text.to_lowercase().parse().unwrap();
-            prop_assert_eq!(id.as_str().parse::<SubmitterId>().unwrap(), id.clone());
-            prop_assert_eq!(id.evm_address(), Some(Address::from(bytes)));
-        }
     }
 }

@@ -3,7 +3,7 @@
 use crate::id::{RequestId, SubmitterId};
 use crate::limits::Limits;
 use crate::names::names;
-use crate::payload::{EvmCall, Fees, Payload};
+use crate::payload::Payload;
 use crate::time::Timestamp;
 
 /// A checked request. Every value of this type is within all limits.
@@ -170,12 +170,7 @@ impl Payload {
 
 fn check_payload(payload: &Payload, submitter: &SubmitterId, limits: &Limits, errors: &mut FieldErrors) {
     match payload {
-        Payload::Evm(call) => {
-            if !submitter.chain().is_evm() {
-                errors.add("/payload", format!("an EVM call cannot be sent on {}", submitter.chain()));
-            }
-            check_call(call, limits, errors);
-        }
+        Payload::Act(action) => action.check(submitter, &limits.action, errors),
         Payload::Reservation(request) if request.hold_ms == 0 || request.hold_ms > limits.hold_ms => {
             errors.add("/hold", format!("a nonce can be held for 1 to {} milliseconds", limits.hold_ms));
         }
@@ -183,50 +178,11 @@ fn check_payload(payload: &Payload, submitter: &SubmitterId, limits: &Limits, er
     }
 }
 
-fn check_call(call: &EvmCall, limits: &Limits, errors: &mut FieldErrors) {
-    if call.data.len() > limits.data_bytes {
-        errors.add("/payload/data", format!("data has at most {} bytes", limits.data_bytes));
-    }
-    if call.to.is_none() && call.data.is_empty() {
-        errors.add("/payload/to", "set `to`, or set `data` to the code of a new contract".to_owned());
-    }
-    if call.to.is_none() && !call.authorizations.is_empty() {
-        errors.add("/payload/authorizationList", "a contract creation cannot carry authorizations".to_owned());
-    }
-    match call.gas_limit {
-        Some(limit) if limit > limits.gas_limit => {
-            errors.add("/payload/gasLimit", format!("gasLimit is at most {}", limits.gas_limit));
-        }
-        Some(limit) if limit < 21_000 => {
-            errors.add("/payload/gasLimit", "gasLimit is at least 21000".to_owned());
-        }
-        _ => {}
-    }
-    match call.fees {
-        Some(Fees::Eip1559 { max_fee, max_priority_fee }) if max_priority_fee > max_fee => {
-            errors.add("/payload/fees", "maxPriorityFeePerGas is at most maxFeePerGas".to_owned());
-        }
-        Some(Fees::Legacy { .. }) if !call.authorizations.is_empty() => {
-            errors.add("/payload/fees", "a transaction with authorizations needs EIP-1559 fees".to_owned());
-        }
-        _ => {}
-    }
-    if call.access_list.len() > limits.access_list_items {
-        errors.add("/payload/accessList", format!("an access list has at most {} items", limits.access_list_items));
-    }
-    let keys: usize = call.access_list.iter().map(|item| item.storage_keys.len()).sum();
-    if keys > limits.access_list_keys {
-        errors.add("/payload/accessList", format!("an access list has at most {} keys", limits.access_list_keys));
-    }
-    if call.authorizations.len() > limits.authorizations {
-        errors.add("/payload/authorizationList", format!("at most {} authorizations", limits.authorizations));
-    }
-}
-
-struct FieldErrors(Vec<FieldError>);
+/// Errors of a draft, as they are found.
+pub(crate) struct FieldErrors(Vec<FieldError>);
 
 impl FieldErrors {
-    fn add(&mut self, pointer: &'static str, message: String) {
+    pub(crate) fn add(&mut self, pointer: &'static str, message: String) {
         self.0.push(FieldError { pointer, message });
     }
 }
@@ -234,70 +190,16 @@ impl FieldErrors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloy_primitives::{Address, Bytes};
-
-    fn draft(call: EvmCall) -> IntentDraft {
-        IntentDraft {
-            submitter: "eip155:1:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266".parse().unwrap(),
-            request_id: "order-42".to_owned(),
-            payload: Payload::Evm(call),
-            speed: Speed::Standard,
-            valid_until: None,
-            metadata: None,
-        }
-    }
-
-    fn transfer() -> EvmCall {
-        EvmCall { to: Some(Address::repeat_byte(1)), ..EvmCall::default() }
-    }
-
-    fn pointers(result: Result<Intent, InvalidIntent>) -> Vec<&'static str> {
-        result.unwrap_err().errors.iter().map(|error| error.pointer).collect()
-    }
-
-    #[test]
-    fn invalid_draft_reports_all_errors_at_once() {
-        let limits = Limits::default();
-        let bad = IntentDraft {
-            request_id: String::new(),
-            metadata: Some(r#"{"note":"\u0000"}"#.to_owned()),
-            ..draft(EvmCall { to: None, gas_limit: Some(3), ..EvmCall::default() })
-        };
-        assert_eq!(
-            pointers(Intent::new(bad, &limits)),
-            ["/requestId", "/payload/to", "/payload/gasLimit", "/metadata"]
-        );
-        assert!(Intent::new(draft(transfer()), &limits).is_ok());
-    }
-
-    #[test]
-    fn draft_above_a_limit_is_rejected() {
-        let limits =
-            Limits { data_bytes: 1, access_list_items: 0, gas_limit: 21_000, metadata_bytes: 2, ..Limits::default() };
-        let data = Bytes::from_static(&[0, 0]);
-        assert_eq!(pointers(Intent::new(draft(EvmCall { data, ..transfer() }), &limits)), ["/payload/data"]);
-        let gas_limit = Some(21_001);
-        assert_eq!(pointers(Intent::new(draft(EvmCall { gas_limit, ..transfer() }), &limits)), ["/payload/gasLimit"]);
-        let fees = Some(Fees::Eip1559 { max_fee: 1, max_priority_fee: 2 });
-        assert_eq!(pointers(Intent::new(draft(EvmCall { fees, ..transfer() }), &limits)), ["/payload/fees"]);
-        let metadata = IntentDraft { metadata: Some("{  }".to_owned()), ..draft(transfer()) };
-        assert_eq!(pointers(Intent::new(metadata, &limits)), ["/metadata"]);
-    }
 
     #[test]
     fn reservation_hold_time_is_limited() {
         let hold = |hold_ms| {
             let lock_owner = crate::LockOwner::new("me").unwrap();
             let payload = Payload::Reservation(crate::ReservationRequest { lock_owner, hold_ms });
-            payload.check(&draft(transfer()).submitter, &Limits::default()).is_ok()
+            let submitter = "stellar:testnet:GDLEWFXV".parse().unwrap();
+            payload.check(&submitter, &Limits::default()).is_ok()
         };
         assert_eq!([hold(0), hold(1), hold(600_000), hold(600_001)], [false, true, true, false]);
-    }
-
-    #[test]
-    fn evm_call_on_non_evm_chain_is_rejected() {
-        let other = IntentDraft { submitter: "stellar:testnet:GDLEWFXV".parse().unwrap(), ..draft(transfer()) };
-        assert_eq!(pointers(Intent::new(other, &Limits::default())), ["/payload"]);
     }
 
     #[test]

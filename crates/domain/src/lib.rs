@@ -5,6 +5,7 @@
 //! type derives serde. Time is passed in as [`Timestamp`] (the database's clock) or [`Tick`] (a node's own monotonic
 //! clock). Stores and wire types convert at their own boundary.
 
+mod action;
 mod amount;
 mod attempt;
 mod audit;
@@ -28,6 +29,7 @@ mod nonce;
 mod payload;
 mod policy;
 mod reservation;
+mod rules;
 mod signing;
 mod slot;
 mod snapshot;
@@ -38,8 +40,14 @@ mod text;
 mod time;
 mod transition;
 
-pub use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
+pub use alloy_primitives::{B256, Bytes, U256, keccak256};
 
+#[cfg(any(test, feature = "samples"))]
+pub use action::samples;
+pub use action::{
+    AccessListItem, Action, ActionLimits, Address, Authorization, EvmCall, EvmLimits, Fees, RowFieldError, RowFields,
+    RowValue, Work,
+};
 pub use amount::{Amount, AmountError};
 pub use attempt::{
     Attempt, AttemptKind, EndpointAnswer, MempoolSignal, NewAttempt, SendOutcome, SendRecord, SendReport,
@@ -63,13 +71,14 @@ pub use lease::{FencingToken, Lapsed, Lease, LeaseTerms, OwnerId, Permit, Term};
 pub use ledger::{CommitError, Conflict, LaneCommit, LaneLedger, SlotRecord};
 pub use limits::Limits;
 pub use nonce::{Nonce, NonceError};
-pub use payload::{AccessListItem, Authorization, EvmCall, Fees, Payload, PayloadFingerprint, ReservationRequest};
+pub use payload::{Payload, PayloadFingerprint, ReservationRequest};
 pub use policy::{
     BumpPolicy, ConfirmationPolicy, ExternalNoncePolicy, FeePolicy, FundsPolicy, MempoolPolicy, NoncePolicy,
     OnShortage, PolicyError, ReleaseRule, ResubmitPolicy, StartFrom, StuckRule, SubmitterPolicy,
 };
 pub use reservation::{LockOwner, Reservation, ReservationStatus, ReservationStep};
-pub use signing::{Outline, SignedPlan, SignedTx, TxPlan, worst_cost};
+pub use rules::{ChainRules, EvmRules, Words};
+pub use signing::{Outline, SignedPlan, SignedTx, TxPlan};
 pub use slot::{Claim, NewSlot, Slot, SlotKind};
 pub use snapshot::LaneSnapshot;
 pub use state::{

@@ -22,9 +22,9 @@ pub struct SubmitterPolicy {
 pub struct NoncePolicy {
     /// Largest number of bound nonces that are not consumed; 1 is the strict mode.
     pub max_in_flight: u16,
-    /// `max_in_flight` for an account with delegated code (EIP-7702). Nodes accept few pending transactions of such an
-    /// account, and its code can consume nonces by itself.
-    pub delegated_max_in_flight: u16,
+    /// `max_in_flight` for a narrow account (`delegated_max_in_flight` in the config): nodes accept few pending
+    /// transactions of such an account, or its nonces can be consumed without a transaction.
+    pub narrow_max_in_flight: u16,
     pub release: ReleaseRule,
     pub start_from: StartFrom,
     pub on_external_nonce: ExternalNoncePolicy,
@@ -78,7 +78,7 @@ pub struct BumpPolicy {
 /// Price limits. They do not apply to fees that the caller sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeePolicy {
-    /// Highest price per unit of gas, in wei; zero is no limit. A filler may exceed it by one step.
+    /// Highest price of one unit of work; zero is no limit. A filler may exceed it by one step.
     pub max_price: u128,
 }
 
@@ -141,7 +141,7 @@ impl Default for NoncePolicy {
     fn default() -> Self {
         NoncePolicy {
             max_in_flight: 1,
-            delegated_max_in_flight: 1,
+            narrow_max_in_flight: 1,
             release: ReleaseRule::Mined,
             start_from: StartFrom::Nonce(Nonce::ZERO),
             on_external_nonce: ExternalNoncePolicy::Protect,
@@ -183,7 +183,7 @@ impl Default for ConfirmationPolicy {
 
 impl SubmitterPolicy {
     pub fn validate(&self) -> Result<(), PolicyError> {
-        if self.nonce.max_in_flight == 0 || self.nonce.delegated_max_in_flight == 0 {
+        if self.nonce.max_in_flight == 0 || self.nonce.narrow_max_in_flight == 0 {
             return Err(PolicyError::EmptyWindow);
         }
         if self.bump.multiplier_permille < 1100 {

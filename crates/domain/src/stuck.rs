@@ -2,11 +2,11 @@
 
 use alloy_primitives::B256;
 
+use crate::action::Fees;
 use crate::attempt::{AttemptKind, MempoolSignal};
 use crate::id::{RequestId, SubmitterId, TxId};
 use crate::names::names;
 use crate::nonce::Nonce;
-use crate::payload::Fees;
 use crate::state::StuckReason;
 use crate::time::Timestamp;
 

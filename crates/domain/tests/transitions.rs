@@ -187,7 +187,7 @@ fn samples() -> Vec<TxState> {
 }
 
 fn payload() -> Payload {
-    Payload::Evm(EvmCall::default())
+    Payload::from(EvmCall::default())
 }
 
 fn transitions() -> Vec<Transition> {
@@ -221,8 +221,8 @@ fn inclusion(kind: AttemptKind, execution: Execution) -> Inclusion {
         block: BlockRef { number: 1, hash: B256::repeat_byte(2) },
         parent_hash: B256::repeat_byte(3),
         execution,
-        gas_used: 21_000,
-        effective_gas_price: Amount::from(1_u64),
+        work_used: 21_000,
+        unit_price: Amount::from(1_u64),
     }
 }
 

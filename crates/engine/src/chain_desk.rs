@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::batched_io::{AccountReadOp, AccountReader, Sender};
 use crate::driver::Driver;
-use crate::prices::{GasPolicy, Prices};
+use crate::prices::{PriceOptions, Prices};
 use crate::published::Follower;
 use crate::watcher::{ChainStatus, WatchBook, WatcherOptions};
 
@@ -25,7 +25,7 @@ pub(crate) struct DeskParts {
     pub(crate) accounts: AccountReader,
     pub(crate) status: Follower<Option<ChainStatus>>,
     pub(crate) driver: Arc<dyn Driver>,
-    pub(crate) gas: GasPolicy,
+    pub(crate) prices: PriceOptions,
     pub(crate) watcher_options: WatcherOptions,
 }
 
@@ -71,8 +71,8 @@ const DISPLAY_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl ChainDesk {
     pub(crate) fn new(parts: DeskParts) -> Self {
-        let DeskParts { chain, heads, book, sender, accounts, status, driver, gas, watcher_options } = parts;
-        let prices = Prices::new(chain.clone(), status.clone(), Arc::clone(&driver), gas);
+        let DeskParts { chain, heads, book, sender, accounts, status, driver, prices, watcher_options } = parts;
+        let prices = Prices::new(chain.clone(), status.clone(), Arc::clone(&driver), prices);
         ChainDesk {
             chain,
             heads,
@@ -103,7 +103,7 @@ impl ChainDesk {
             finalized: view.finalized,
             final_block: final_at,
             balance: view.balance,
-            delegated: view.delegated,
+            narrow: view.narrow,
         };
         self.cached_accounts()
             .insert(submitter.clone(), CachedAccount { at: self.driver.now(), head: status.head, facts });

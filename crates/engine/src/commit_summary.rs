@@ -4,7 +4,7 @@ use gapless_domain::{
     Change, EventKind, Inclusion, LaneCommit, LaneEventKind, NodeText, StateName, TransitionName, TxId, U256,
 };
 
-const GWEI: u64 = 1_000_000_000;
+const BILLION: u64 = 1_000_000_000;
 
 /// The log lines and metrics of one commit. They are written only when the commit is durable.
 pub(crate) struct CommitSummary {
@@ -12,10 +12,10 @@ pub(crate) struct CommitSummary {
     lane_events: Vec<(LaneEventKind, NodeText)>,
     /// Confirmation lists that do not continue the list before.
     new_forks: u64,
-    /// Kinds of the new attempts, and gas costs in gwei by kind of the final ones: the metrics show the cost of
+    /// Kinds of the new attempts, and fees by kind of the final ones, in billions of the smallest unit: the metrics show the cost of
     /// bumping.
     attempts: Vec<&'static str>,
-    gas_paid: Vec<(&'static str, u64)>,
+    fees_paid: Vec<(&'static str, u64)>,
 }
 
 impl CommitSummary {
@@ -32,7 +32,7 @@ impl CommitSummary {
             lane_events: commit.lane_events().map(|(_, kind, text)| (kind, text.clone())).collect(),
             new_forks,
             attempts: commit.attempts().iter().map(|attempt| attempt.kind.as_str()).collect(),
-            gas_paid: commit.changes().iter().filter_map(|change| change.to().inclusion().map(gas_paid)).collect(),
+            fees_paid: commit.changes().iter().filter_map(|change| change.to().inclusion().map(fees_paid)).collect(),
         }
     }
 
@@ -44,8 +44,8 @@ impl CommitSummary {
         for kind in &self.attempts {
             metrics::counter!("gapless_tx_attempts_total", "kind" => *kind).increment(1);
         }
-        for (kind, gwei) in &self.gas_paid {
-            metrics::counter!("gapless_fees_paid_gwei_total", "kind" => *kind).increment(*gwei);
+        for (kind, billions) in &self.fees_paid {
+            metrics::counter!("gapless_fees_paid_gwei_total", "kind" => *kind).increment(*billions);
         }
         for (tx_id, kind, state) in &self.changes {
             let event = kind.as_str();
@@ -109,8 +109,8 @@ fn needs_attention(kind: LaneEventKind) -> bool {
     matches!(kind, K::Protected | K::LowBalance | K::FeesAboveCap | K::Escalated)
 }
 
-/// The gas cost of a final transaction in gwei, with the kind of its attempt.
-fn gas_paid(inclusion: &Inclusion) -> (&'static str, u64) {
-    let wei = inclusion.effective_gas_price.get().saturating_mul(U256::from(inclusion.gas_used));
-    (inclusion.kind.as_str(), u64::try_from(wei / U256::from(GWEI)).unwrap_or(u64::MAX))
+/// The fee of a final transaction in billions of the smallest unit, with the kind of its attempt.
+fn fees_paid(inclusion: &Inclusion) -> (&'static str, u64) {
+    let fee = inclusion.unit_price.get().saturating_mul(U256::from(inclusion.work_used));
+    (inclusion.kind.as_str(), u64::try_from(fee / U256::from(BILLION)).unwrap_or(u64::MAX))
 }

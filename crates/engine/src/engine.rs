@@ -24,7 +24,7 @@ use crate::intake::{Intake, IntakeLimits};
 use crate::lane_runner::LaneServices;
 use crate::lane_writer::LaneWriter;
 use crate::lease_keeper::LeaseKeeper;
-use crate::prices::GasPolicy;
+use crate::prices::PriceOptions;
 use crate::published::{Publisher, published};
 use crate::retention::{RetentionLoop, RetentionOptions};
 use crate::signing::{DriverTimer, LaneSigner};
@@ -60,7 +60,7 @@ pub struct ChainSetup {
     pub chain: Arc<dyn Chain>,
     pub encoder: Arc<dyn TxEncoder>,
     pub watcher: WatcherOptions,
-    pub gas: GasPolicy,
+    pub prices: PriceOptions,
 }
 
 #[derive(Clone, Debug)]
@@ -239,7 +239,7 @@ fn start_chain(
     clock: &Arc<dyn Clock>,
     options: &EngineOptions,
 ) -> Arc<ChainDesk> {
-    let ChainSetup { chain, watcher, gas, encoder: _ } = setup;
+    let ChainSetup { chain, watcher, prices, encoder: _ } = setup;
     let book = Arc::new(WatchBook::default());
     let (sender, sender_loop) = Sender::new(chain.clone(), Arc::clone(clock), options.sender);
     let (accounts, accounts_loop) = AccountReader::new(chain.clone(), options.reader);
@@ -250,5 +250,15 @@ fn start_chain(
     tasks.spawn(sender_loop.run());
     tasks.spawn(accounts_loop.run());
     tasks.spawn(watcher.run());
-    Arc::new(ChainDesk::new(DeskParts { chain, heads, book, sender, accounts, status, driver, gas, watcher_options }))
+    Arc::new(ChainDesk::new(DeskParts {
+        chain,
+        heads,
+        book,
+        sender,
+        accounts,
+        status,
+        driver,
+        prices,
+        watcher_options,
+    }))
 }

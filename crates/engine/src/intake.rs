@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gapless_domain::mistakes::{self, Mistake};
-use gapless_domain::{Intent, Payload, TxId};
+use gapless_domain::{Action, Intent, TxId};
 use gapless_store::{Accepted, IntentIntake, NewIntent, StoreError};
 
 use crate::fault_points::{FaultPoint, FaultPoints, NoFaults};
@@ -120,15 +120,12 @@ impl Weight for IntentGroup {
     }
 
     fn bytes(&self) -> usize {
-        /// Approximate size of an intent without calldata and metadata.
+        /// Approximate size of an intent without the bytes and the metadata of its caller.
         const BASE: usize = 512;
         self.0
             .iter()
             .map(|new| {
-                let data = match new.intent.payload() {
-                    Payload::Evm(call) => call.data.len(),
-                    Payload::Reservation(_) => 0,
-                };
+                let data = new.intent.payload().action().map_or(0, Action::bytes);
                 BASE + data + new.intent.metadata().map_or(0, |metadata| metadata.as_json().len())
             })
             .sum()

@@ -7,7 +7,7 @@
 //!   [`LaneWriter`]: writes the commits of many lanes as one.
 //! - [`LeaseKeeper`]: the leases that this process holds, and the time until which it may trust them.
 //! - `watcher`: one for each chain; follows heads and reports to lanes the fate of their hashes.
-//! - `chain_desk`, `batched_io`: sends and reads that lanes share, many in one round trip. `prices`: gas limits, fees
+//! - `chain_desk`, `batched_io`: sends and reads that lanes share, many in one round trip. `prices`: work, fees
 //!   and surcharges before a nonce is bound. `scan`: reads blocks for the transactions of one account.
 //! - `signing`: signs the batch of a lane with one call, under the time-out of `gapless-signer`.
 //! - `retention`: moves ended intents out and deletes old rows ([`RetentionOptions`]).
@@ -58,7 +58,7 @@ pub use ids::{Ids, TimeOrderedIds};
 pub use intake::{Intake, IntakeError, IntakeLimits, IntakeLoop};
 pub use lane_writer::{LaneWriter, LaneWriterLoop, WriteError, Written};
 pub use lease_keeper::LeaseKeeper;
-pub use prices::GasPolicy;
+pub use prices::PriceOptions;
 pub use retention::RetentionOptions;
 pub use stuck_policy::{StuckPolicy, WaitForOperator};
 pub use watcher::{ChainStatus, Finality, WatcherOptions};

@@ -1,4 +1,4 @@
-//! The prices of transactions of one chain, before a nonce is bound: gas limit, fees and surcharge.
+//! The prices of transactions of one chain, before a nonce is bound: work, fees and surcharge.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use gapless_chain::{ChainError, ChainPricer, FeeQuote, Verdict};
 use gapless_domain::{
-    B256, BlockRef, EvmCall, NodeText, PrepareFailure, PrepareKey, PrepareRequest, Prepared, SubmitterId, Tick,
+    Action, B256, BlockRef, NodeText, PrepareFailure, PrepareKey, PrepareRequest, Prepared, SubmitterId, Tick, Work,
 };
 use tokio::sync::Mutex;
 
@@ -14,25 +14,16 @@ use crate::driver::Driver;
 use crate::published::Follower;
 use crate::watcher::ChainStatus;
 
-/// Gas limit = estimate × factor + constant (F05), and the lifetime of a price.
+/// The lifetime of quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GasPolicy {
-    pub factor_permille: u32,
-    pub constant: u64,
+pub struct PriceOptions {
     /// A price is reused at later blocks for this long.
     pub price_for: Duration,
 }
 
-impl Default for GasPolicy {
+impl Default for PriceOptions {
     fn default() -> Self {
-        GasPolicy { factor_permille: 1200, constant: 0, price_for: Duration::from_secs(1) }
-    }
-}
-
-impl GasPolicy {
-    fn limit(&self, estimate: u64) -> u64 {
-        let scaled = u128::from(estimate) * u128::from(self.factor_permille) / 1000;
-        u64::try_from(scaled).unwrap_or(u64::MAX).saturating_add(self.constant)
+        PriceOptions { price_for: Duration::from_secs(1) }
     }
 }
 
@@ -42,7 +33,7 @@ pub(crate) struct Prices {
     pricer: Arc<dyn ChainPricer>,
     status: Follower<Option<ChainStatus>>,
     driver: Arc<dyn Driver>,
-    gas: GasPolicy,
+    options: PriceOptions,
     /// One quote for all lanes. The first lane requests it; the others wait for the lock.
     cached_quote: Mutex<Option<CachedQuote>>,
 }
@@ -60,9 +51,9 @@ impl Prices {
         pricer: Arc<dyn ChainPricer>,
         status: Follower<Option<ChainStatus>>,
         driver: Arc<dyn Driver>,
-        gas: GasPolicy,
+        options: PriceOptions,
     ) -> Self {
-        Prices { pricer, status, driver, gas, cached_quote: Mutex::new(None) }
+        Prices { pricer, status, driver, options, cached_quote: Mutex::new(None) }
     }
 
     fn status(&self) -> Option<ChainStatus> {
@@ -78,10 +69,10 @@ impl Prices {
             let unread = || PrepareFailure::Unavailable(NodeText::new("this node has not read the chain yet"));
             return requests.into_iter().map(|request| (request.key, Err(unread()))).collect();
         };
-        let limits = self.gas_limits(submitter, &requests, head).await;
-        let all = requests.iter().zip(limits).map(async |(request, limit)| {
-            let prepared = match limit {
-                Ok(gas_limit) => self.priced(request, gas_limit, head).await,
+        let works = self.works(submitter, &requests, head).await;
+        let all = requests.iter().zip(works).map(async |(request, work)| {
+            let prepared = match work {
+                Ok(work) => self.priced(request, work, head).await,
                 Err(failure) => Err(failure),
             };
             (request.key, prepared)
@@ -89,52 +80,47 @@ impl Prices {
         join_all(all).await
     }
 
-    /// The gas limit of each request: the caller's own, or by an estimate. All estimates are asked for at once.
-    async fn gas_limits(
+    /// The work of each request: the caller's own, or as measured. All measures are asked for at once.
+    async fn works(
         &self,
         submitter: &SubmitterId,
         requests: &[PrepareRequest],
         head: BlockRef,
-    ) -> Vec<Result<u64, PrepareFailure>> {
-        let unlimited = requests.iter().map(|request| &request.call).filter(|call| call.gas_limit.is_none());
-        let unlimited: Vec<&EvmCall> = unlimited.collect();
-        let mut estimates = match unlimited.is_empty() {
+    ) -> Vec<Result<Work, PrepareFailure>> {
+        let open = requests.iter().map(|request| &request.action).filter(|action| action.own_work().is_none());
+        let open: Vec<&Action> = open.collect();
+        let mut measured = match open.is_empty() {
             true => Vec::new(),
-            false => self.pricer.estimate_gas(submitter, &unlimited, head).await,
+            false => self.pricer.measure(submitter, &open, head).await,
         }
         .into_iter();
         let missing = || PrepareFailure::Unavailable(NodeText::new("the chain returned no estimate"));
-        let limit = |request: &PrepareRequest| match request.call.gas_limit {
-            Some(limit) => Ok(limit),
-            None => match estimates.next() {
-                Some(Ok(estimate)) => Ok(self.gas.limit(estimate)),
-                Some(Err(error)) => Err(self.estimate_failure(error, head)),
+        let work = |request: &PrepareRequest| match request.action.own_work() {
+            Some(work) => Ok(work),
+            None => match measured.next() {
+                Some(Ok(work)) => Ok(work),
+                Some(Err(error)) => Err(self.measure_failure(error, head)),
                 None => Err(missing()),
             },
         };
-        requests.iter().map(limit).collect()
+        requests.iter().map(work).collect()
     }
 
-    async fn priced(
-        &self,
-        request: &PrepareRequest,
-        gas_limit: u64,
-        head: BlockRef,
-    ) -> Result<Prepared, PrepareFailure> {
+    async fn priced(&self, request: &PrepareRequest, work: Work, head: BlockRef) -> Result<Prepared, PrepareFailure> {
         let failed = |error| prepare_failure(error, head);
-        let (fees, base_fee) = match request.call.fees {
+        let (fees, base_fee) = match request.action.own_price() {
             Some(fees) => (fees, 0),
             None => {
                 let quote = self.quote(head).await.map_err(failed)?;
                 (quote.at(request.speed), quote.base_fee)
             }
         };
-        let surcharge = self.pricer.surcharge(&request.call).await.map_err(failed)?;
-        Ok(Prepared { gas_limit, fees, base_fee, surcharge })
+        let surcharge = self.pricer.surcharge(&request.action, work).await.map_err(failed)?;
+        Ok(Prepared { work, fees, base_fee, surcharge })
     }
 
     /// A revert on top of a block that is orphaned by now proves nothing.
-    fn estimate_failure(&self, error: ChainError, at: BlockRef) -> PrepareFailure {
+    fn measure_failure(&self, error: ChainError, at: BlockRef) -> PrepareFailure {
         let orphaned = self.status().is_none_or(|now| now.head.number <= at.number && now.head != at);
         match prepare_failure(error, at) {
             PrepareFailure::Reverted { text, .. } if orphaned => PrepareFailure::Unavailable(text),
@@ -146,7 +132,7 @@ impl Prices {
         let mut cached = self.cached_quote.lock().await;
         let asked_at = self.driver.now();
         if let Some(CachedQuote { quote, head: cached_head, asked_at: cached_at }) = *cached
-            && (cached_head == head.hash || asked_at.saturating_since(cached_at) < self.gas.price_for)
+            && (cached_head == head.hash || asked_at.saturating_since(cached_at) < self.options.price_for)
         {
             return Ok(quote);
         }
@@ -163,18 +149,5 @@ fn prepare_failure(error: ChainError, at: BlockRef) -> PrepareFailure {
         Verdict::InsufficientFunds => PrepareFailure::InsufficientFunds(text),
         Verdict::Rejected => PrepareFailure::Invalid(text),
         _ => PrepareFailure::Unavailable(text),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// proves F05
-    #[test]
-    fn gas_limit_is_estimate_times_factor_plus_constant() {
-        let policy = GasPolicy { factor_permille: 1500, constant: 1000, ..GasPolicy::default() };
-        assert_eq!(policy.limit(100_000), 151_000);
-        assert_eq!(policy.limit(u64::MAX), u64::MAX);
     }
 }

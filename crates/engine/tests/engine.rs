@@ -329,7 +329,7 @@ async fn estimates_of_one_batch_are_one_request() {
     let lane = &world.lanes[0];
     let ids = node.accept((0..1000).map(|n| intent(lane, &format!("r{n}"))).collect()).await;
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(120)).await;
-    let requests = world.chain.requests("estimate_gas");
+    let requests = world.chain.requests("measure");
     assert!((1..=100).contains(&requests), "{requests} requests for 1000 intents");
 }
 
@@ -337,20 +337,19 @@ async fn estimates_of_one_batch_are_one_request() {
 /// blocks and time.
 #[tokio::test(start_paused = true)]
 async fn intent_with_gas_limit_costs_one_send() {
-    use gapless_domain::{EvmCall, Payload};
+    use gapless_domain::EvmCall;
     let world = World::new(1).await.window(64);
     let node = world.node("a");
     let lane = &world.lanes[0];
     let call = EvmCall { gas_limit: Some(21_000), to: lane.evm_address(), ..EvmCall::default() };
-    let with =
-        |n: u64| gapless_store::conformance::fixtures::intent_with(lane, &format!("r{n}"), Payload::Evm(call.clone()));
+    let with = |n: u64| gapless_store::conformance::fixtures::intent_with(lane, &format!("r{n}"), call.clone().into());
     let height = world.chain.height();
     let ids = node.accept((0..1000).map(with).collect()).await;
     until_all(&node.store, &ids, StateName::Confirmed, Duration::from_secs(120)).await;
     let blocks = usize::try_from(world.chain.height() - height).unwrap();
     assert_eq!(world.chain.sends().len(), 1000);
     assert!(world.chain.requests("broadcast") <= 1000);
-    assert_eq!(world.chain.requests("estimate_gas"), 0);
+    assert_eq!(world.chain.requests("measure"), 0);
     assert_eq!(world.chain.requests("receipts"), 0, "no transaction is looked up by hash");
     assert!(world.chain.requests("quote") <= blocks + 2, "one quote per head");
     assert!(world.chain.requests("block_receipts") <= blocks + 2, "the receipts of a block are read once");

@@ -15,8 +15,8 @@ use futures_util::future::BoxFuture;
 use gapless_chain::Chain;
 use gapless_domain::{LeaseTerms, StateName, Tick, TxState};
 use gapless_engine::{
-    ChainSetup, Clock, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoint, FaultPoints, GasPolicy,
-    NoFaults, TimeOrderedIds, WaitForOperator,
+    ChainSetup, Clock, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoint, FaultPoints, NoFaults,
+    PriceOptions, TimeOrderedIds, WaitForOperator,
 };
 use gapless_sim::testing::{ScriptedChain, TextEncoder};
 use gapless_store::FaultyStore;
@@ -77,7 +77,12 @@ impl Parts {
             ids: Arc::new(TimeOrderedIds),
             faults: Arc::new(NoFaults),
             stuck: Arc::new(WaitForOperator),
-            chains: vec![ChainSetup { chain, encoder: Arc::new(TextEncoder), watcher, gas: GasPolicy::default() }],
+            chains: vec![ChainSetup {
+                chain,
+                encoder: Arc::new(TextEncoder),
+                watcher,
+                prices: PriceOptions::default(),
+            }],
             lanes: world.served(&world.setup, &world.signer()),
             terms: LeaseTerms::default(),
             options: EngineOptions::default(),

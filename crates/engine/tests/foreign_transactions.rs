@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    AuditEntry, CommandKind, CommandResult, CommandStatus, ExternalNoncePolicy, LaneState, LostRule, NewAudit,
+    Action, AuditEntry, CommandKind, CommandResult, CommandStatus, ExternalNoncePolicy, LaneState, LostRule, NewAudit,
     NewCommand, Payload, ProtectCode, StateName, SubmitterId, TxState,
 };
 use gapless_sim::testing::ScriptedSend;
@@ -175,7 +175,7 @@ async fn foreign_transaction_equal_to_a_queued_intent_is_adopted() {
     let world = World::new(1).await;
     let (node, lane) = (world.node("a"), world.lanes[0].clone());
     let wanted = intent(&lane, "r0");
-    let Payload::Evm(call) = wanted.payload().clone() else { panic!() };
+    let Payload::Act(Action::Evm(call)) = wanted.payload().clone() else { panic!() };
     let hash = world.chain.foreign_call(&lane, 0, call);
     tokio::time::sleep(Duration::from_secs(20)).await;
     let ids = node.accept(vec![wanted]).await;
@@ -186,7 +186,7 @@ async fn foreign_transaction_equal_to_a_queued_intent_is_adopted() {
     assert_eq!(nonces(&node.store, &ids).await, [1]);
     // From here on the ledger knows every nonce.
     let wanted = intent(&lane, "r1");
-    let Payload::Evm(call) = wanted.payload().clone() else { panic!() };
+    let Payload::Act(Action::Evm(call)) = wanted.payload().clone() else { panic!() };
     let second = world.chain.foreign_call(&lane, 2, call);
     tokio::time::sleep(Duration::from_secs(20)).await;
     let ids = node.accept(vec![wanted]).await;

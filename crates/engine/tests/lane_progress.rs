@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    CommandKind, CommandResult, CommandStatus, EvmCall, Fees, Intent, IntentDraft, LaneState, Limits, LockOwner,
-    LostRule, NewCommand, Nonce, Payload, ProtectCode, ReservationRequest, Speed, StateName, SubmitterId, TxId, TxPlan,
+    CommandKind, CommandResult, CommandStatus, EvmCall, EvmRules, Fees, Intent, IntentDraft, LaneState, Limits,
+    LockOwner, LostRule, NewCommand, Nonce, Payload, ProtectCode, ReservationRequest, Speed, StateName, SubmitterId,
+    TxId, TxPlan, Work,
 };
 use gapless_store::Store;
 use gapless_store::conformance::fixtures::text;
@@ -63,9 +64,14 @@ async fn unpayable_price_at_reserved_nonce_is_canceled() {
         let world = World::new(1).await;
         let (node, lane) = (world.node("a"), world.lanes[0].clone());
         let reserved = reserve(&node, &lane, "me").await;
-        let plan =
-            TxPlan { submitter: lane.clone(), nonce: Nonce::ZERO, call: EvmCall::default(), gas_limit: 21_000, fees };
-        let (cost, signed) = (plan.worst_cost(), gapless_sim::testing::sign(&plan));
+        let plan = TxPlan {
+            submitter: lane.clone(),
+            nonce: Nonce::ZERO,
+            action: EvmCall::default().into(),
+            work: Work::new(21_000),
+            fees,
+        };
+        let (cost, signed) = (plan.worst_cost(&EvmRules), gapless_sim::testing::sign(&plan));
         let lock_owner = LockOwner::new("me").unwrap();
         let kind = CommandKind::UseReserved { nonce: Nonce::ZERO, lock_owner, signed, fees, cost };
         assert!(matches!(order(&node, &lane, kind).await, CommandResult::Done(_)));

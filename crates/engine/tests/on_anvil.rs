@@ -8,10 +8,10 @@ use std::time::Duration;
 use gapless_chain::Chain;
 use gapless_chain_evm::{EvmChain, EvmChainOptions, EvmEncoder, LocalSigner, MnemonicOptions, Secret};
 use gapless_domain::{
-    ConfirmationPolicy, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy,
+    ConfirmationPolicy, EvmRules, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy,
 };
 use gapless_engine::{
-    ChainSetup, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, ServedLane, TimeOrderedIds, TokioDriver,
+    ChainSetup, Engine, EngineOptions, EngineParts, NoFaults, PriceOptions, ServedLane, TimeOrderedIds, TokioDriver,
     WaitForOperator, WatcherOptions,
 };
 use gapless_store::conformance::fixtures::intent;
@@ -47,11 +47,11 @@ async fn confirm_all(rpc: &str, window: u16, intents: u64) -> Duration {
             chain,
             encoder,
             watcher: WatcherOptions { confirmations: 2, ..WatcherOptions::default() },
-            gas: GasPolicy::default(),
+            prices: PriceOptions::default(),
         }],
         lanes: vec![ServedLane {
             submitter: submitter.clone(),
-            setup: Arc::new(LaneSetup { policy, ..LaneSetup::default() }),
+            setup: Arc::new(LaneSetup { policy, ..LaneSetup::new(&EvmRules) }),
             signer: Arc::new(signer),
         }],
         terms: LeaseTerms::default(),

@@ -7,13 +7,14 @@ use gapless_domain::{
     Progress, ReservationStep, SlotKind, SubmitterId, TransitionName, TxId, TxState,
 };
 
+use crate::chain::data_of;
 use crate::history::{ChainBlock, ChainTx, Moment, effect_of};
 
 pub(crate) fn moment(moment: &Moment, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match moment {
         Moment::Accepted { id, intent } => {
             let what = match intent.payload() {
-                Payload::Evm(call) => effect(&call.data),
+                Payload::Act(action) => effect(data_of(action)),
                 Payload::Reservation(external) => format!("reservation for {}", external.lock_owner),
             };
             let (request, lane) = (intent.request_id(), account(intent.submitter()));
@@ -169,7 +170,7 @@ fn chain_tx(tx: &ChainTx) -> String {
     let whose = if tx.by_stranger { "stranger's " } else { "" };
     let how = if tx.succeeded { "" } else { ", reverted" };
     let (lane, hash) = (account(&plan.submitter), short(&tx.hash()));
-    format!("{whose}{hash} ({lane} nonce {}, {}{how})", plan.nonce, effect(&plan.call.data))
+    format!("{whose}{hash} ({lane} nonce {}, {}{how})", plan.nonce, effect(data_of(&plan.action)))
 }
 
 fn effect(data: &[u8]) -> String {

@@ -13,6 +13,7 @@ use gapless_domain::{
 };
 use gapless_store::{CommitVerdict, RetentionKind};
 
+use crate::chain::data_of;
 use crate::fault::Fault;
 use crate::stage::Stage;
 
@@ -153,11 +154,11 @@ impl ChainTx {
     /// The number of the intent whose payload the transaction carries. None for a filler, a cancel, or a stranger's
     /// transaction.
     pub fn effect(&self) -> Option<u64> {
-        if self.by_stranger { None } else { effect_of(&self.read.plan.call.data) }
+        if self.by_stranger { None } else { effect_of(data_of(&self.read.plan.action)) }
     }
 }
 
-/// The number in the calldata of an intent. Each intent of a world has its own number.
+/// The number in the bytes of an intent. Each intent of a world has its own number.
 pub fn effect_of(data: &[u8]) -> Option<u64> {
     data.first_chunk().copied().map(u64::from_be_bytes)
 }

@@ -8,14 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gapless_domain::{BumpPolicy, Decision, LaneSetup, LeaseTerms, OwnerId, StuckCase, StuckRule, SubmitterId, TxId};
 use gapless_engine::{
-    ChainSetup, Driver, Engine, EngineOptions, EngineParts, EngineView, FaultPoint, FaultPoints, Finality, GasPolicy,
-    Ids, Intake, RetentionOptions, ServedLane, StuckPolicy, UnknownChain, WatcherOptions,
+    ChainSetup, Driver, Engine, EngineOptions, EngineParts, EngineView, FaultPoint, FaultPoints, Finality, Ids, Intake,
+    PriceOptions, RetentionOptions, ServedLane, StuckPolicy, UnknownChain, WatcherOptions,
 };
 use gapless_signer::Signer;
 use gapless_store::Store;
 use uuid::Uuid;
 
-use crate::chain::ChainWorld;
+use crate::chain::{ChainWorld, rules};
 use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
 use crate::net::Net;
@@ -144,7 +144,7 @@ impl WorldParts {
             ids: Arc::clone(&self.ids) as Arc<dyn Ids>,
             faults: Arc::new(CrashPoints { faults, history, owner: owner.clone() }),
             stuck: Arc::new(RandomDecisions { net: self.to_people.clone() }),
-            chains: vec![ChainSetup { chain, encoder, watcher: self.watcher(), gas: GasPolicy::default() }],
+            chains: vec![ChainSetup { chain, encoder, watcher: self.watcher(), prices: PriceOptions::default() }],
             lanes: self.lanes.iter().map(served).collect(),
             terms: Self::terms(),
             options: EngineOptions { retention: self.retention(), ..EngineOptions::default() },
@@ -171,7 +171,7 @@ impl WorldParts {
 
     fn lane_setup(&self) -> LaneSetup {
         let plan = &self.plan;
-        let mut setup = LaneSetup::default();
+        let mut setup = LaneSetup::new(rules());
         setup.policy.nonce.max_in_flight = plan.window;
         setup.policy.nonce.release = plan.release;
         setup.policy.nonce.on_external_nonce = plan.on_external_nonce;

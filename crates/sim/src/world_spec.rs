@@ -51,7 +51,7 @@ pub struct WorldSpec {
 pub struct FeeSettings {
     /// The bump policy: the multiplier in thousandths, and the greatest number of bumps.
     pub bumps: Option<(u32, u16)>,
-    /// The highest price of one unit of gas; 0 is no limit.
+    /// The highest price of one unit of work; 0 is no limit.
     pub max_price: u128,
     pub diagnoses: bool,
     /// The number of tries until an intent is stuck. The decision about it is then random.

@@ -121,7 +121,7 @@ impl From<&EndpointAnswer> for HeardView {
 mod tests {
     use super::*;
     use gapless_domain::{
-        Amount, AttemptKind, B256, Bytes, EvmCall, Fees, NodeText, Nonce, Outline, SendOutcome, Timestamp,
+        Amount, AttemptKind, B256, Bytes, EvmCall, Fees, NodeText, Nonce, Outline, SendOutcome, Timestamp, Work,
     };
     use serde_json::json;
 
@@ -155,7 +155,8 @@ mod tests {
             last_outcome: Some((SendOutcome::Accepted, NodeText::new(""))),
             history: vec![record],
         };
-        let outline = Outline { call: EvmCall::default(), gas_limit: 21_000, cost: Amount::from(63_000_u64) };
+        let outline =
+            Outline { action: EvmCall::default().into(), work: Work::new(21_000), cost: Amount::from(63_000_u64) };
         let view = AttemptView::new(&attempt, Some(&outline));
         let json = serde_json::to_value(&view).unwrap();
         assert_eq!(json["maxCost"], "63000");

@@ -150,7 +150,7 @@ impl ReplaceRequest {
     /// Parses the payload. Limits are checked later, as for a new request.
     pub fn read(&self) -> Result<Payload, Vec<FieldFault>> {
         let mut faults = Vec::new();
-        let payload = Payload::Evm(self.payload.read("/payload", &mut faults));
+        let payload = Payload::from(self.payload.read("/payload", &mut faults));
         if faults.is_empty() { Ok(payload) } else { Err(faults) }
     }
 }
@@ -214,7 +214,7 @@ mod tests {
         let call = EvmCall { data: vec![1].into(), fees: Some(Fees::Legacy { gas_price: 7 }), ..EvmCall::default() };
         let replace = ReplaceRequest { payload: CallPayload::from(&call) };
         let read: ReplaceRequest = from_json(&serde_json::to_vec(&replace).unwrap()).unwrap();
-        assert_eq!(read.read(), Ok(Payload::Evm(call)));
+        assert_eq!(read.read(), Ok(Payload::from(call)));
         let bad: ReplaceRequest = from_json(br#"{"payload":{"to":"0x","value":"x"}}"#).unwrap();
         let pointers: Vec<String> = bad.read().unwrap_err().into_iter().map(|fault| fault.pointer).collect();
         assert_eq!(pointers, ["/payload/to", "/payload/value"]);

@@ -1,6 +1,6 @@
 //! The payload of a transaction as callers write it, and its conversion to and from the domain.
 
-use gapless_domain::{Address, Amount, B256, Bytes, EvmCall, Fees, U256};
+use gapless_domain::{Action, Address, Amount, B256, Bytes, EvmCall, Fees, U256};
 use serde::{Deserialize, Serialize};
 
 use crate::problem::FieldFault;
@@ -229,6 +229,14 @@ impl Reader<'_> {
             r: r?,
             s: s?,
         })
+    }
+}
+
+impl From<&Action> for CallPayload {
+    fn from(action: &Action) -> Self {
+        match action {
+            Action::Evm(call) => CallPayload::from(call),
+        }
     }
 }
 

@@ -106,7 +106,7 @@ impl TxRequest {
                 String::new()
             }
         };
-        let payload = Payload::Evm(self.payload.read("/payload", &mut faults));
+        let payload = Payload::from(self.payload.read("/payload", &mut faults));
         let valid_until = self.valid_until.and_then(|text| {
             let at = moment_from_text(&text);
             if at.is_none() {
@@ -280,7 +280,7 @@ mod tests {
             let request = TxRequest::new(SUBMITTER, "a", CallPayload::from(&call));
             let json = serde_json::to_vec(&request).unwrap();
             let parts = from_json::<TxRequest>(&json).unwrap().read(None).unwrap();
-            prop_assert_eq!(parts.payload, Payload::Evm(call));
+            prop_assert_eq!(parts.payload, Payload::from(call));
         }
 
         /// Any text in any field ends in a draft or in faults that name fields.

@@ -1,8 +1,8 @@
 //! Views of an intent.
 
 use gapless_domain::{
-    Attempt, Cancellation, Event, EventBody, EvmCall, Execution, Fees, FinalFailure, Inclusion, IntentRecord, NodeText,
-    Outline, Payload, Progress, Slot, StuckReason, TxState, U256,
+    Action, Attempt, Cancellation, Event, EventBody, Execution, Fees, FinalFailure, Inclusion, IntentRecord, NodeText,
+    Outline, Payload, Progress, Slot, StuckReason, TxState, U256, Work,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -256,7 +256,7 @@ impl TxView {
         receipt.bump_cost = Some(beyond(inclusion, first.fees).to_string());
         let mined = own.iter().find(|attempt| attempt.hash == inclusion.hash);
         if let Some(mined) = mined.filter(|_| tx.replacement.is_some() && inclusion.kind.carries_payload()) {
-            receipt.mined_payload = outline(mined).map(|outline| carried(tx, outline.call));
+            receipt.mined_payload = outline(mined).map(|outline| carried(tx, &outline.action));
         }
         self
     }
@@ -296,29 +296,25 @@ impl TxView {
 }
 
 fn payload_view(payload: &Payload) -> Option<CallPayload> {
-    match payload {
-        Payload::Evm(call) => Some(CallPayload::from(call)),
-        Payload::Reservation(_) => None,
-    }
+    payload.action().map(CallPayload::from)
 }
 
 /// Cost above the most that the same gas could have cost at the fees `first`.
 fn beyond(inclusion: &Inclusion, first: Fees) -> U256 {
-    let most = U256::from(inclusion.gas_used).saturating_mul(U256::from(first.highest_price()));
+    let most = first.most_for(Work::new(inclusion.work_used)).get();
     paid(inclusion).saturating_sub(most)
 }
 
 fn paid(inclusion: &Inclusion) -> U256 {
-    U256::from(inclusion.gas_used).saturating_mul(inclusion.effective_gas_price.get())
+    U256::from(inclusion.work_used).saturating_mul(inclusion.unit_price.get())
 }
 
 /// The content of signed bytes, in the caller's words if the effect is the same: the bytes also hold a gas limit and a
 /// price, which the caller may not have asked for.
-fn carried(tx: &IntentRecord, call: EvmCall) -> CallPayload {
+fn carried(tx: &IntentRecord, carried: &Action) -> CallPayload {
     let asked = [Some(tx.intent.payload()), tx.replacement.as_ref()].into_iter().flatten();
-    let asked = asked.filter_map(|payload| if let Payload::Evm(asked) = payload { Some(asked) } else { None });
-    let same = asked.into_iter().find(|asked| asked.has_same_effect(&call));
-    same.map_or_else(|| CallPayload::from(&EvmCall { fees: None, ..call.clone() }), CallPayload::from)
+    let same = asked.filter_map(Payload::action).find(|asked| asked.does_the_same(carried));
+    same.map_or_else(|| CallPayload::from(&carried.clone().wishing(None, carried.own_work())), CallPayload::from)
 }
 
 fn inclusion(state: &TxState) -> Option<&Inclusion> {
@@ -387,8 +383,8 @@ impl From<&Inclusion> for ReceiptView {
             block_number: inclusion.block.number,
             block_hash: inclusion.block.hash.to_string(),
             status,
-            gas_used: inclusion.gas_used,
-            effective_gas_price: inclusion.effective_gas_price.to_string(),
+            gas_used: inclusion.work_used,
+            effective_gas_price: inclusion.unit_price.to_string(),
             fee_paid: paid(inclusion).to_string(),
             attempt_kind: inclusion.kind.into(),
             mined_payload: None,

@@ -2,18 +2,19 @@
 //! without a transaction. Only the lane gives out a submitter's nonces, so an authorization signed with a submitter's
 //! key is refused for any chain: once it is public, anyone can send it there.
 
-use gapless_domain::EvmCall;
+use gapless_domain::Action;
 use gapless_wire::FieldFault;
 
 use crate::problem::Refusal;
 use crate::shared::Shared;
 
-/// Refuses a call with an authorization of a submitter. `pointer` gives the place of the n-th authorization.
+/// Refuses an action with an authorization of a submitter. `pointer` gives the place of the n-th authorization.
 pub(super) async fn refuse_submitters(
     shared: &Shared,
-    call: &EvmCall,
+    action: &Action,
     pointer: impl Fn(usize) -> String,
 ) -> Result<(), Refusal> {
+    let Action::Evm(call) = action;
     if call.authorizations.is_empty() {
         return Ok(());
     }

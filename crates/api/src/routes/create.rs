@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use gapless_domain::{Intent, Payload, StateName, TxId};
+use gapless_domain::{Intent, StateName, TxId};
 use gapless_store::Accepted;
 use gapless_wire::{FieldFault, Problem, ProblemCode, TxAccepted, TxRequest, protect_message};
 
@@ -92,8 +92,8 @@ pub(super) async fn read(shared: &Shared, request: TxRequest, key: Option<&str>)
     let name = std::mem::replace(&mut parts.submitter, gapless_wire::SubmitterRef::Alias(String::new()));
     let submitter = shared.resolve(name).await?;
     let intent = Intent::new(parts.into_draft(submitter), &shared.app.intent_limits)?;
-    if let Payload::Evm(call) = intent.payload() {
-        authorities::refuse_submitters(shared, call, |index| format!("/payload/authorizationList/{index}")).await?;
+    if let Some(action) = intent.payload().action() {
+        authorities::refuse_submitters(shared, action, |index| format!("/payload/authorizationList/{index}")).await?;
     }
     Ok(intent)
 }

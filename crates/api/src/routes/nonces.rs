@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use gapless_domain::{
-    B256, Bytes, CommandKind, CommandResult, CommandStatus, Fees, Intent, IntentRecord, LockOwner, Nonce, Payload,
+    Amount, B256, Bytes, CommandKind, CommandResult, CommandStatus, Intent, IntentRecord, LockOwner, Nonce, Payload,
     ReservationStatus, SignedPlan, SubmitterId, TxId, TxPlan, TxState,
 };
 use gapless_store::SlotStatus;
@@ -118,7 +118,8 @@ pub(super) async fn submit(
     let (lock_owner, raw) = request.read()?;
     let (submitter, _) = submitters::find(&shared, &name).await?;
     let SignedPlan { plan, signed } = read_signed(&shared, &submitter, nonce, &raw).await?;
-    let hash = signed.hash;
+    let rules = submitter.chain().rules().ok_or_else(|| Refusal::of(ProblemCode::UnknownChain))?;
+    let (hash, fees, cost) = (signed.hash, plan.fees, plan.worst_cost(rules));
     let given = Given { shared: &shared, submitter: &submitter, nonce, lock_owner: &lock_owner };
     if let Some(tx_id) = given.find(hash).await? {
         return Ok(taken(tx_id, Some(hash)));
@@ -128,12 +129,11 @@ pub(super) async fn submit(
         // A duplicate of this call may have been executed since the read above.
         Err(refusal) => return given.find(hash).await?.map(|tx_id| taken(tx_id, Some(hash))).ok_or(refusal),
     };
-    if let Err(refusal) = refuse_absurd(&shared, &plan).await {
+    if let Err(refusal) = refuse_absurd(&shared, &plan, cost).await {
         // The balance may be lower because the same bytes were accepted and mined meanwhile.
         return given.find(hash).await?.map(|tx_id| taken(tx_id, Some(hash))).ok_or(refusal);
     }
     let place = shared.place_to_wait(wait)?;
-    let (fees, cost) = (plan.fees, plan.worst_cost());
     let kind = CommandKind::UseReserved { nonce, lock_owner: lock_owner.clone(), signed, fees, cost };
     let (id, status) = tell(&shared, &in_flight, &caller, &submitter, kind, Some(place)).await?;
     match status {
@@ -255,27 +255,26 @@ async fn read_signed(
     if read.plan.nonce != nonce {
         return Err(wrong(format!("the transaction has nonce {}, not {nonce}", read.plan.nonce)));
     }
-    authorities::refuse_submitters(shared, &read.plan.call, |_| "/raw".to_owned()).await?;
+    authorities::refuse_submitters(shared, &read.plan.action, |_| "/raw".to_owned()).await?;
     Ok(read)
 }
 
 /// A transaction that no chain node accepts, or that the account cannot pay, would hold up everything behind it:
 /// Gapless cannot sign another one.
-async fn refuse_absurd(shared: &Shared, plan: &TxPlan) -> Result<(), Refusal> {
+async fn refuse_absurd(shared: &Shared, plan: &TxPlan, cost: Amount) -> Result<(), Refusal> {
     let wrong = |message: String| Err(vec![FieldFault::body("/raw", message)].into());
-    if let Fees::Eip1559 { max_fee, max_priority_fee } = plan.fees
-        && max_priority_fee > max_fee
-    {
-        return wrong(format!("the tip {max_priority_fee} is above the max fee {max_fee}"));
+    let (max_fee, tip) = (plan.fees.highest_price(), plan.fees.tip());
+    if tip > max_fee {
+        return wrong(format!("the tip {tip} is above the max fee {max_fee}"));
     }
-    let most_gas = shared.app.intent_limits.gas_limit;
-    if plan.gas_limit > most_gas {
-        return wrong(format!("the gas limit is {}; at most {most_gas} is allowed", plan.gas_limit));
+    let most_gas = shared.app.intent_limits.action.evm.gas_limit;
+    if plan.work.units > most_gas {
+        return wrong(format!("the gas limit is {}; at most {most_gas} is allowed", plan.work.units));
     }
     let account = shared.app.chains.account(&plan.submitter).await;
     match account.map(|account| account.balance) {
-        Some(balance) if plan.worst_cost() > balance => {
-            wrong(format!("the transaction may cost {}, and the account has {balance}", plan.worst_cost()))
+        Some(balance) if cost > balance => {
+            wrong(format!("the transaction may cost {cost}, and the account has {balance}"))
         }
         _ => Ok(()),
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use gapless_domain::{CommandKind, CommandResult, CommandStatus, EvmCall, Fees, Goal, IntentRecord, Payload, TxId};
+use gapless_domain::{CommandKind, CommandResult, CommandStatus, Fees, Goal, IntentRecord, Payload, TxId};
 use gapless_wire::{FieldFault, Problem, ProblemCode, ReplaceRequest, ResubmitRequest, TxCommandName, TxCommandView};
 
 use super::authorities;
@@ -56,8 +56,8 @@ pub(super) async fn replace_tx(
         return Err(about(ProblemCode::Canceling, &tx).into());
     }
     payload.check(tx.intent.submitter(), &shared.app.intent_limits)?;
-    if let Payload::Evm(call) = &payload {
-        authorities::refuse_submitters(&shared, call, |index| format!("/payload/authorizationList/{index}")).await?;
+    if let Some(action) = payload.action() {
+        authorities::refuse_submitters(&shared, action, |index| format!("/payload/authorizationList/{index}")).await?;
     }
     let place = wait.map(|wait| shared.place_to_wait(wait)).transpose()?;
     let kind = CommandKind::Replace { tx_id: id, payload };
@@ -136,7 +136,7 @@ async fn open(shared: &Shared, id: TxId) -> Result<IntentRecord, Refusal> {
 
 fn refuse_borrowed(tx: &IntentRecord) -> Result<(), Refusal> {
     match tx.intent.payload() {
-        Payload::Evm(_) => Ok(()),
+        Payload::Act(_) => Ok(()),
         Payload::Reservation(_) => Err(about(ProblemCode::SignedByBorrower, tx).into()),
     }
 }
@@ -155,8 +155,8 @@ fn about(code: ProblemCode, tx: &IntentRecord) -> Problem {
 /// Checks the fees like those of a new request. The rest of the payload was accepted before, and limits may have
 /// changed since.
 fn check_fees(shared: &Shared, tx: &IntentRecord, fees: Fees) -> Result<(), Refusal> {
-    let Payload::Evm(call) = tx.payload() else { return Ok(()) };
-    let priced = Payload::Evm(EvmCall { fees: Some(fees), ..call.clone() });
+    let Some(action) = tx.payload().action() else { return Ok(()) };
+    let priced = Payload::from(action.clone().wishing(Some(fees), action.own_work()));
     let Err(invalid) = priced.check(tx.intent.submitter(), &shared.app.intent_limits) else { return Ok(()) };
     let of_fees = invalid.errors.into_iter().filter(|error| error.pointer == "/payload/fees");
     let faults: Vec<FieldFault> = of_fees.map(|error| FieldFault::body("/fees", error.message)).collect();

@@ -176,11 +176,8 @@ impl Seen<'_> {
 
     fn window(&self) -> WindowView {
         let policy = self.shared.app.chains.nonce_policy(self.id);
-        let delegated = self.facts.map(|facts| facts.delegated);
-        let max = policy.as_ref().map(|policy| match delegated {
-            Some(true) => policy.delegated_max_in_flight.min(policy.max_in_flight),
-            _ => policy.max_in_flight,
-        });
+        let rules = self.id.chain().rules();
+        let max = policy.as_ref().zip(rules).map(|(policy, rules)| rules.window(policy, self.facts));
         let settled = || {
             let read = self.status.cursor.as_ref().map_or(Nonce::ZERO, |cursor| cursor.final_nonce);
             self.facts.and_then(|facts| facts.finalized).unwrap_or(read)
@@ -188,7 +185,11 @@ impl Seen<'_> {
         let counts_until_final = policy.is_some_and(|policy| policy.release == ReleaseRule::Final);
         let over = if counts_until_final { settled() } else { self.consumed() };
         let next = self.status.cursor.as_ref().map_or(0, |cursor| cursor.next_nonce.get());
-        WindowView { max: max.map(u32::from), in_flight: next.saturating_sub(over.get()), delegated }
+        WindowView {
+            max: max.map(u32::from),
+            in_flight: next.saturating_sub(over.get()),
+            delegated: self.facts.map(|facts| facts.narrow),
+        }
     }
 }
 

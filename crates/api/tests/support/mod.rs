@@ -23,9 +23,9 @@ use futures_util::future::BoxFuture;
 use gapless_api::{AllowedHosts, ApiLimits, App, ChainInfo, Chains, ChangeHints, Drain, HeadInfo, router};
 use gapless_chain::{EndpointHealth, EndpointStatus, UnreadableTx};
 use gapless_domain::{
-    AccountFacts, Address, Amount, Authorization, BlockLink, Bytes, ChainId, EvmCall, Fees, LeaseTerms, Limits,
-    NodeText, Nonce, NoncePolicy, Outline, OwnerId, Protection, SignedPlan, SignedTx, SubmitterId, Tick, TxId, TxPlan,
-    keccak256,
+    AccountFacts, Address, Amount, Authorization, BlockLink, Bytes, ChainId, EvmCall, EvmRules, Fees, LeaseTerms,
+    Limits, NodeText, Nonce, NoncePolicy, Outline, OwnerId, Protection, SignedPlan, SignedTx, SubmitterId, Tick, TxId,
+    TxPlan, Work, keccak256,
 };
 use gapless_engine::{BatchLimits, Clock, Driver, Intake, TimeOrderedIds};
 use gapless_store::conformance::fixtures;
@@ -106,7 +106,13 @@ fn read(chain: &ChainId, raw: &Bytes) -> Option<TxPlan> {
         gas_limit = gas.parse().ok()?;
     }
     let nonce = Nonce::new(nonce.parse().ok()?).ok()?;
-    (submitter.chain() == chain).then_some(TxPlan { submitter, nonce, call, gas_limit, fees })
+    (submitter.chain() == chain).then_some(TxPlan {
+        submitter,
+        nonce,
+        action: call.into(),
+        work: Work::new(gas_limit),
+        fees,
+    })
 }
 
 /// An authorization that this chain attributes to this account.
@@ -124,7 +130,7 @@ impl Default for OneChain {
             finalized: Some(fixtures::nonce(3)),
             final_block: Some(fixtures::block(119)),
             balance: Amount::from(1_000_000_000_000_000_000_u64),
-            delegated: false,
+            narrow: false,
         };
         let policy = NoncePolicy { max_in_flight: 16, ..NoncePolicy::default() };
         OneChain { head: Some(120), trouble: None, account: Some(account), policy: Some(policy) }
@@ -202,7 +208,7 @@ impl Chains for OneChain {
     }
 
     fn outline(&self, chain: &ChainId, raw: &Bytes) -> Option<Outline> {
-        read(chain, raw).map(|plan| Outline::of(&plan))
+        read(chain, raw).map(|plan| Outline::of(&plan, &EvmRules))
     }
 
     fn authority(&self, authorization: &Authorization) -> Option<Address> {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use gapless_chain::Chain;
 use gapless_chain_evm::{EvmChain, EvmChainOptions, EvmEncoder, LocalSigner, MnemonicOptions, Secret};
 use gapless_domain::{
-    ConfirmationPolicy, LaneLimits, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, Progress, ResubmitPolicy, SubmitterId,
-    SubmitterPolicy, TxId,
+    ConfirmationPolicy, EvmRules, LaneLimits, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, Progress, ResubmitPolicy,
+    SubmitterId, SubmitterPolicy, TxId,
 };
 use gapless_engine::{
-    ChainSetup, DispatchOptions, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, ServedLane, TimeOrderedIds,
-    TokioDriver, WaitForOperator, WatcherOptions,
+    ChainSetup, DispatchOptions, Engine, EngineOptions, EngineParts, NoFaults, PriceOptions, ServedLane,
+    TimeOrderedIds, TokioDriver, WaitForOperator, WatcherOptions,
 };
 use gapless_store::{Accepted, NewSubmitter, Store};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
@@ -66,7 +66,7 @@ impl Node {
         if kind != Kind::ByTheClock {
             (limits.look_interval, limits.account_interval, dispatch.sweep_interval) = (NEVER, NEVER, NEVER);
         }
-        let setup = Arc::new(LaneSetup { policy, limits });
+        let setup = Arc::new(LaneSetup { policy, limits, rules: &EvmRules });
         let served = |(lane, signer): (&SubmitterId, LocalSigner)| ServedLane {
             submitter: lane.clone(),
             setup: Arc::clone(&setup),
@@ -78,7 +78,7 @@ impl Node {
             ids: Arc::new(TimeOrderedIds),
             faults: Arc::new(NoFaults),
             stuck: Arc::new(WaitForOperator),
-            chains: vec![ChainSetup { chain, encoder, watcher, gas: GasPolicy::default() }],
+            chains: vec![ChainSetup { chain, encoder, watcher, prices: PriceOptions::default() }],
             lanes: lanes.iter().zip(signers).map(served).collect(),
             terms: LeaseTerms::default(),
             options: EngineOptions { dispatch, ..EngineOptions::default() },

@@ -1,6 +1,6 @@
 use super::*;
 use crate::transaction;
-use gapless_domain::{EvmCall, Nonce, Speed, TxPlan};
+use gapless_domain::{EvmCall, Nonce, Speed, TxPlan, Work};
 use proptest::prelude::*;
 
 fn market(json: &str) -> FeeMarket {
@@ -138,7 +138,7 @@ proptest! {
         let call = EvmCall { to: submitter.evm_address(), ..EvmCall::default() };
         for fees in tiers(&super::quote(&market, &options).unwrap()) {
             let (submitter, nonce, call) = (submitter.clone(), Nonce::ZERO, call.clone());
-            let plan = TxPlan { submitter, nonce, call, gas_limit: 21_000, fees };
+            let plan = TxPlan { submitter, nonce, action: call.into(), work: Work::new(21_000), fees };
             prop_assert!(transaction::build(&plan, 1).is_ok(), "{fees:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! Receipts of a block, and receipts by hash.
 
-use alloy_primitives::{Address, B256, U64, U256};
+use alloy_primitives::{B256, U64, U256};
 use gapless_chain::{Classified, Receipt, Wanted};
 use gapless_domain::{Amount, BlockRef};
 use serde::Deserialize;
@@ -31,14 +31,11 @@ struct ReceiptRow {
     transaction_hash: B256,
     block_number: U64,
     block_hash: B256,
-    from: Address,
     #[serde(default)]
     status: Option<U64>,
     gas_used: U64,
     #[serde(default)]
     effective_gas_price: Option<U256>,
-    #[serde(default)]
-    contract_address: Option<Address>,
 }
 
 impl From<ReceiptRow> for Receipt {
@@ -46,12 +43,10 @@ impl From<ReceiptRow> for Receipt {
         Receipt {
             hash: row.transaction_hash,
             block: BlockRef { number: row.block_number.to(), hash: row.block_hash },
-            from: row.from,
             // Receipts before Byzantium have no status and do not show failures.
             succeeded: row.status.is_none_or(|status| !status.is_zero()),
-            gas_used: row.gas_used.to(),
-            effective_gas_price: Amount::new(row.effective_gas_price.unwrap_or_default()),
-            contract_address: row.contract_address,
+            work_used: row.gas_used.to(),
+            unit_price: Amount::new(row.effective_gas_price.unwrap_or_default()),
         }
     }
 }

@@ -8,8 +8,8 @@ use alloy_eips::eip2718::Encodable2718 as _;
 use alloy_primitives::{Address, B256, Bytes, keccak256};
 use gapless_chain::UnreadableTx;
 use gapless_domain::{
-    AccessListItem, Amount, Authorization, ChainId, EvmCall, Fees, NodeText, Nonce, Outline, SignedPlan, SignedTx,
-    TxPlan, worst_cost,
+    AccessListItem, Action, Amount, Authorization, ChainId, ChainRules as _, EvmCall, EvmRules, Fees, NodeText, Nonce,
+    Outline, SignedPlan, SignedTx, TxPlan, Work,
 };
 
 use super::{Envelope, decode};
@@ -50,8 +50,9 @@ pub(crate) fn outline_of(raw: &Bytes) -> Option<Outline> {
     if envelope.is_eip4844() {
         return None;
     }
-    let cost = worst_cost(Amount::new(envelope.value()), envelope.gas_limit(), fees(&envelope));
-    Some(Outline { call: call_of(&envelope), gas_limit: envelope.gas_limit(), cost })
+    let (action, work) = (Action::Evm(call_of(&envelope)), Work::new(envelope.gas_limit()));
+    let cost = EvmRules.worst_cost(&action, work, fees(&envelope), Amount::ZERO);
+    Some(Outline { action, work, cost })
 }
 
 fn call_of(envelope: &Envelope) -> EvmCall {
@@ -71,8 +72,8 @@ fn plan_of(envelope: &Envelope, raw: Bytes, chain: &ChainId) -> Result<SignedPla
     let sender = envelope.recover_signer().map_err(|_| unreadable("the signature is invalid"))?;
     let submitter = format!("{chain}:{sender}").parse().map_err(|_| unreadable("the sender is no valid submitter"))?;
     let nonce = Nonce::new(envelope.nonce()).map_err(|_| unreadable("the nonce is out of range"))?;
-    let call = call_of(envelope);
-    let plan = TxPlan { submitter, nonce, call, gas_limit: envelope.gas_limit(), fees: fees(envelope) };
+    let (action, work) = (Action::Evm(call_of(envelope)), Work::new(envelope.gas_limit()));
+    let plan = TxPlan { submitter, nonce, action, work, fees: fees(envelope) };
     Ok(SignedPlan { plan, signed: SignedTx { hash: keccak256(&raw), raw } })
 }
 

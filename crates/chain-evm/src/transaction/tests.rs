@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use alloy_primitives::{Address, address, b256, bytes};
-use gapless_domain::{AccessListItem as Item, Amount, Authorization as Signed, ChainId, Nonce};
+use gapless_domain::{AccessListItem as Item, Amount, Authorization as Signed, ChainId, EvmRules, Nonce, Work};
 use gapless_secret::Secret;
 use gapless_signer::{KeyLocation, PublicKey, Signer, SigningInput, TxEncoder as _, sign_plans};
 use proptest::prelude::*;
@@ -37,22 +37,27 @@ fn plan() -> TxPlan {
     TxPlan {
         submitter: "eip155:31337:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266".parse().unwrap(),
         nonce: Nonce::new(9).unwrap(),
-        call,
-        gas_limit: 50_000,
+        action: call.into(),
+        work: Work::new(50_000),
         fees: Fees::Eip1559 { max_fee: 30, max_priority_fee: 2 },
     }
+}
+
+fn call_of(plan: &mut TxPlan) -> &mut EvmCall {
+    let Action::Evm(call) = &mut plan.action;
+    call
 }
 
 /// One plan for each transaction type.
 fn plans() -> [TxPlan; 5] {
     let legacy = TxPlan { fees: Fees::Legacy { gas_price: 11 }, ..plan() };
     let mut listed = legacy.clone();
-    listed.call.access_list = vec![item()];
+    call_of(&mut listed).access_list = vec![item()];
     let mut delegated = plan();
-    delegated.call.access_list = vec![item()];
-    delegated.call.authorizations = vec![authorization()];
+    call_of(&mut delegated).access_list = vec![item()];
+    call_of(&mut delegated).authorizations = vec![authorization()];
     let mut create = plan();
-    create.call.to = None;
+    call_of(&mut create).to = None;
     [legacy, listed, plan(), delegated, create]
 }
 
@@ -70,7 +75,7 @@ fn every_transaction_type_is_signed_and_decoded() {
         let envelope = decode(&signed.raw).unwrap();
         kinds.push(envelope.ty());
         assert_eq!(signed.hash, *envelope.tx_hash());
-        assert_eq!(outline_of(&signed.raw).map(|outline| outline.cost), Some(plan.worst_cost()));
+        assert_eq!(outline_of(&signed.raw).map(|outline| outline.cost), Some(plan.worst_cost(&EvmRules)));
     }
     assert_eq!(kinds, [0, 1, 2, 4, 2]);
 }
@@ -174,12 +179,13 @@ fn eip_155_example_is_encoded_exactly() {
     let plan = TxPlan {
         submitter: format!("eip155:1:{}", signer.address()).parse().unwrap(),
         nonce: Nonce::new(9).unwrap(),
-        call: EvmCall {
+        action: EvmCall {
             to: Some(Address::repeat_byte(0x35)),
             value: Amount::from(1_000_000_000_000_000_000_u64),
             ..EvmCall::default()
-        },
-        gas_limit: 21_000,
+        }
+        .into(),
+        work: Work::new(21_000),
         fees: Fees::Legacy { gas_price: 20_000_000_000 },
     };
     let unsigned = build(&plan, 1).unwrap();
@@ -376,9 +382,9 @@ async fn plan_that_cannot_be_signed_fails_alone() {
 #[test]
 fn plan_that_no_transaction_expresses_is_refused() {
     let mut legacy = plan();
-    legacy.call.authorizations = vec![authorization()];
+    call_of(&mut legacy).authorizations = vec![authorization()];
     let mut create = legacy.clone();
-    create.call.to = None;
+    call_of(&mut create).to = None;
     legacy.fees = Fees::Legacy { gas_price: 1 };
     let tip = TxPlan { fees: Fees::Eip1559 { max_fee: 1, max_priority_fee: 2 }, ..plan() };
     for plan in [legacy, create, tip] {
@@ -393,11 +399,12 @@ fn unsigned_size_is_an_upper_bound() {
             Fees::Legacy { .. } => Fees::Legacy { gas_price: u128::MAX },
             Fees::Eip1559 { .. } => Fees::Eip1559 { max_fee: u128::MAX, max_priority_fee: u128::MAX },
         };
-        TxPlan { nonce: Nonce::MAX, gas_limit: u64::MAX, fees, ..plan.clone() }
+        TxPlan { nonce: Nonce::MAX, work: Work::new(u64::MAX), fees, ..plan.clone() }
     };
     for plan in plans() {
         let size = |plan: &TxPlan| build(plan, CHAIN).unwrap().encoded_for_signing().len();
-        let estimate = unsigned_size(&plan.call, CHAIN);
+        let Action::Evm(call) = &plan.action;
+        let estimate = unsigned_size(call, CHAIN);
         assert!(size(&widest(&plan)) <= estimate, "{plan:?}");
         assert!(estimate <= size(&plan) + 80, "{plan:?}: {estimate} for {}", size(&plan));
     }
@@ -406,7 +413,8 @@ fn unsigned_size_is_an_upper_bound() {
 #[test]
 fn estimate_has_every_field_but_a_price() {
     let [.., delegated, _] = plans();
-    let object = call_object(Address::ZERO, &delegated.call);
+    let Action::Evm(call) = &delegated.action;
+    let object = call_object(Address::ZERO, call);
     let names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(names, ["accessList", "authorizationList", "data", "from", "to", "value"]);
     assert_eq!(object["value"], "0x5");

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gapless_chain_evm::{EvmChain, EvmChainOptions, EvmEncoder, LocalSigner, MnemonicOptions, Secret};
-use gapless_domain::{Amount, EvmCall, Fees, Nonce, SignedTx, SubmitterId, TxPlan, keccak256};
+use gapless_chain_evm::{EvmChain, EvmChainOptions, EvmEncoder, GasMargin, LocalSigner, MnemonicOptions, Secret};
+use gapless_domain::{Action, Amount, EvmCall, Fees, Nonce, SignedTx, SubmitterId, TxPlan, Work, keccak256};
 use gapless_domain::{FencingToken, Lease, LeaseTerms, OwnerId, Permit, Term, Tick};
 use gapless_signer::sign_plans;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
@@ -245,6 +245,7 @@ pub(crate) fn options(nodes: &[&FakeNode]) -> EvmChainOptions {
     let rpc = nodes.iter().map(|node| node.url.parse().unwrap()).collect();
     let mut options = EvmChainOptions::new(format!("eip155:{CHAIN}").parse().unwrap(), rpc);
     options.rpc_timeout = Duration::from_secs(2);
+    options.gas_margin = GasMargin { factor_permille: 1000, constant: 0 };
     options
 }
 
@@ -265,7 +266,19 @@ pub(crate) fn submitter(index: u32) -> SubmitterId {
 pub(crate) fn plan(nonce: u64) -> TxPlan {
     let call = EvmCall { to: submitter(1).evm_address(), value: Amount::from(1_u64), ..EvmCall::default() };
     let fees = Fees::Eip1559 { max_fee: 20_000_000_000, max_priority_fee: 1_000_000_000 };
-    TxPlan { submitter: submitter(0), nonce: Nonce::new(nonce).unwrap(), call, gas_limit: 100_000, fees }
+    TxPlan {
+        submitter: submitter(0),
+        nonce: Nonce::new(nonce).unwrap(),
+        action: call.into(),
+        work: Work::new(100_000),
+        fees,
+    }
+}
+
+/// The call of [`plan`].
+pub(crate) fn call() -> EvmCall {
+    let Action::Evm(call) = plan(0).action;
+    call
 }
 
 pub(crate) fn permit(submitter: SubmitterId) -> Permit {

@@ -25,14 +25,14 @@ pub(super) async fn counts_are_of_latest_pending_and_final_block(harness: &dyn H
 pub(super) async fn balance_falls_by_value_and_fee(harness: &dyn Harness) {
     let account = account(harness).await;
     let before = view(harness, &account.id).await;
-    assert!(before.balance > Amount::ZERO && !before.delegated);
+    assert!(before.balance > Amount::ZERO && !before.narrow);
     let plan = account.plan(0);
     let tx = account.accepted(&plan).await;
     mine(harness).await;
     let receipt = harness.chain().receipts(&[tx.hash]).await.unwrap().remove(0).unwrap();
-    let fee = receipt.effective_gas_price.get() * U256::from(receipt.gas_used);
+    let fee = receipt.unit_price.get() * U256::from(receipt.work_used);
     let after = view(harness, &account.id).await;
-    assert_eq!(before.balance.get() - after.balance.get(), fee + plan.call.value.get());
+    assert_eq!(before.balance.get() - after.balance.get(), fee + plan.action.outflow().get());
 }
 
 pub(super) async fn accounts_are_answered_in_order(harness: &dyn Harness) {

@@ -1,13 +1,13 @@
 //! Plans, sends and blocks for the cases.
 
-use gapless_domain::{Address, Amount, EvmCall, Fees, Nonce, SignedTx, Speed, SubmitterId, TxPlan};
+use gapless_domain::{Action, Fees, Nonce, SignedTx, Speed, SubmitterId, TxPlan, Work, samples};
 
 use super::Harness;
 use crate::contract::{AccountView, Header};
 use crate::verdict::Verdict;
 
-/// The gas limit of every plan.
-pub(super) const GAS: u64 = 100_000;
+/// The work of every plan.
+pub(super) const WORK: Work = samples::ENOUGH_WORK;
 
 /// An account with the plans of its transactions, at the price of the chain.
 pub(super) struct Account<'a> {
@@ -22,8 +22,8 @@ pub(super) fn nonce(number: u64) -> Nonce {
 }
 
 /// A transfer of one unit to an account without code.
-pub(super) fn transfer() -> EvmCall {
-    EvmCall { to: Some(Address::repeat_byte(0xd7)), value: Amount::from(1_u64), ..EvmCall::default() }
+pub(super) fn transfer() -> Action {
+    samples::transfer(1_u64)
 }
 
 pub(super) async fn account(harness: &dyn Harness) -> Account<'_> {
@@ -54,7 +54,7 @@ impl Account<'_> {
     /// A transfer at the nonce that is so many after the first.
     pub(super) fn plan(&self, offset: u64) -> TxPlan {
         let (submitter, fees) = (self.id.clone(), self.fees);
-        TxPlan { submitter, nonce: nonce(self.start + offset), call: transfer(), gas_limit: GAS, fees }
+        TxPlan { submitter, nonce: nonce(self.start + offset), action: transfer(), work: WORK, fees }
     }
 
     pub(super) async fn sign(&self, plan: &TxPlan) -> SignedTx {
@@ -77,18 +77,8 @@ impl Account<'_> {
 
 /// The fees times a factor.
 pub(super) fn times(fees: Fees, factor: u128) -> Fees {
-    match fees {
-        Fees::Legacy { gas_price } => Fees::Legacy { gas_price: gas_price * factor },
-        Fees::Eip1559 { max_fee, max_priority_fee } => {
-            Fees::Eip1559 { max_fee: max_fee * factor, max_priority_fee: max_priority_fee * factor }
-        }
+    if fees == Fees::flat(fees.highest_price()) {
+        return Fees::flat(fees.highest_price() * factor);
     }
-}
-
-/// The highest price of a unit of gas.
-pub(super) fn max_price(fees: Fees) -> u128 {
-    match fees {
-        Fees::Legacy { gas_price } => gas_price,
-        Fees::Eip1559 { max_fee, .. } => max_fee,
-    }
+    Fees::with_tip(fees.highest_price() * factor, fees.tip() * factor)
 }

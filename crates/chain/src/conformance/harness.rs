@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use alloy_primitives::B256;
 use async_trait::async_trait;
-use gapless_domain::{EvmCall, Nonce, SignedTx, SubmitterId, TxPlan};
+use gapless_domain::{Action, Nonce, SignedTx, SubmitterId, TxPlan};
 
 use crate::contract::Chain;
 
@@ -27,11 +27,11 @@ pub trait Harness: Send + Sync {
     /// test shows the blocks.
     async fn mine(&self);
 
-    /// A call whose estimate reverts. The harness may change the chain for it.
-    async fn reverting_call(&self, from: &SubmitterId) -> EvmCall;
+    /// An action whose measure reverts. The harness may change the chain for it.
+    async fn reverting_action(&self, from: &SubmitterId) -> Action;
 
-    /// A call that fails in a block with a gas limit of 100,000.
-    fn failing_call(&self) -> EvmCall;
+    /// An action that fails in a block with the work [`samples::ENOUGH_WORK`](gapless_domain::samples::ENOUGH_WORK).
+    fn failing_action(&self) -> Action;
 
     /// Replaces the newest block by one or more without its transactions, which no pool has any more.
     async fn reorg(&self) -> Result<(), Lack>;

@@ -64,9 +64,9 @@ macro_rules! for_each_case {
             }
             prices {
                 quote_is_above_zero_and_grows_with_speed
-                estimate_of_a_transfer_is_enough_gas
-                estimate_of_a_revert_is_reverted
-                estimates_are_answered_in_order
+                measured_work_of_a_transfer_is_enough
+                measure_of_a_revert_is_reverted
+                measures_are_answered_in_order
             }
             sends {
                 new_transactions_are_accepted_in_order

@@ -1,49 +1,51 @@
-//! Quotes and estimates.
+//! Quotes and measures of work.
 
-use gapless_domain::{BlockRef, EvmCall, Speed, TxPlan};
+use gapless_domain::{Action, BlockRef, Fees, Speed, TxPlan, Work};
 
 use super::Harness;
-use super::fixtures::{Account, account, head, max_price, mine, transfer};
+use super::fixtures::{Account, account, head, mine, transfer};
 use crate::contract::ChainError;
 use crate::verdict::Verdict;
 
-async fn estimate(account: &Account<'_>, call: &EvmCall, at: BlockRef) -> Result<u64, ChainError> {
-    let [gas] = account.harness.chain().estimate_gas(&account.id, &[call], at).await.try_into().unwrap();
-    gas
+async fn measure(account: &Account<'_>, action: &Action, at: BlockRef) -> Result<Work, ChainError> {
+    let [work] = account.harness.chain().measure(&account.id, &[action], at).await.try_into().unwrap();
+    work
 }
 
 pub(super) async fn quote_is_above_zero_and_grows_with_speed(harness: &dyn Harness) {
     head(harness).await;
     let quote = harness.chain().quote().await.unwrap();
-    let prices = [Speed::Slow, Speed::Standard, Speed::Fast, Speed::Instant].map(|speed| max_price(quote.at(speed)));
+    let prices = [Speed::Slow, Speed::Standard, Speed::Fast, Speed::Instant]
+        .map(|speed| quote.at(speed))
+        .map(Fees::highest_price);
     assert!(prices[0] > 0 && prices[0] >= quote.base_fee, "{quote:?}");
     assert!(prices.is_sorted(), "{quote:?}");
 }
 
-pub(super) async fn estimate_of_a_transfer_is_enough_gas(harness: &dyn Harness) {
+pub(super) async fn measured_work_of_a_transfer_is_enough(harness: &dyn Harness) {
     let account = account(harness).await;
     let at = head(harness).await.block;
-    let gas_limit = estimate(&account, &transfer(), at).await.unwrap();
-    assert!(gas_limit > 0);
-    let tx = account.accepted(&TxPlan { gas_limit, ..account.plan(0) }).await;
+    let work = measure(&account, &transfer(), at).await.unwrap();
+    assert!(work.units > 0);
+    let tx = account.accepted(&TxPlan { work, ..account.plan(0) }).await;
     mine(harness).await;
     assert!(harness.chain().receipts(&[tx.hash]).await.unwrap().remove(0).unwrap().succeeded);
 }
 
-pub(super) async fn estimate_of_a_revert_is_reverted(harness: &dyn Harness) {
+pub(super) async fn measure_of_a_revert_is_reverted(harness: &dyn Harness) {
     let account = account(harness).await;
-    let call = harness.reverting_call(&account.id).await;
+    let action = harness.reverting_action(&account.id).await;
     let at = head(harness).await.block;
-    let error = estimate(&account, &call, at).await.unwrap_err();
+    let error = measure(&account, &action, at).await.unwrap_err();
     assert_eq!(error.classified.verdict, Verdict::Reverted, "{error}");
 }
 
-pub(super) async fn estimates_are_answered_in_order(harness: &dyn Harness) {
+pub(super) async fn measures_are_answered_in_order(harness: &dyn Harness) {
     let account = account(harness).await;
-    let reverts = harness.reverting_call(&account.id).await;
+    let reverts = harness.reverting_action(&account.id).await;
     let at = head(harness).await.block;
-    let calls = [&transfer(), &reverts, &transfer()];
-    let answers = harness.chain().estimate_gas(&account.id, &calls, at).await;
-    let has_gas: Vec<bool> = answers.iter().map(Result::is_ok).collect();
-    assert_eq!(has_gas, [true, false, true], "{answers:?}");
+    let actions = [&transfer(), &reverts, &transfer()];
+    let answers = harness.chain().measure(&account.id, &actions, at).await;
+    let is_known: Vec<bool> = answers.iter().map(Result::is_ok).collect();
+    assert_eq!(is_known, [true, false, true], "{answers:?}");
 }

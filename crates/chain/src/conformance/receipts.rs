@@ -4,7 +4,7 @@ use alloy_primitives::B256;
 use gapless_domain::{Amount, BlockRef, TxPlan};
 
 use super::Harness;
-use super::fixtures::{GAS, account, head, mine};
+use super::fixtures::{WORK, account, head, mine};
 
 const UNKNOWN: B256 = B256::repeat_byte(0x77);
 
@@ -15,8 +15,8 @@ pub(super) async fn receipt_is_found_by_block_and_by_hash(harness: &dyn Harness)
     assert_eq!(harness.chain().receipts(&[tx.hash]).await.unwrap(), [None], "a pooled transaction has no receipt");
     mine(harness).await;
     let receipt = harness.chain().receipts(&[tx.hash]).await.unwrap().remove(0).unwrap();
-    assert_eq!((receipt.hash, Some(receipt.from)), (tx.hash, account.id.evm_address()));
-    assert!(receipt.succeeded && receipt.gas_used > 0 && receipt.effective_gas_price > Amount::ZERO);
+    assert_eq!(receipt.hash, tx.hash);
+    assert!(receipt.succeeded && receipt.work_used > 0 && receipt.unit_price > Amount::ZERO);
     assert!(receipt.block.number > before.block.number);
     let wanted = tx.hash;
     let of_block = harness.chain().block_receipts(receipt.block, &move |hash| hash == wanted).await.unwrap();
@@ -46,10 +46,10 @@ pub(super) async fn receipts_of_unknown_block_are_none(harness: &dyn Harness) {
 
 pub(super) async fn failed_transaction_has_a_receipt(harness: &dyn Harness) {
     let account = account(harness).await;
-    let tx = account.accepted(&TxPlan { call: harness.failing_call(), ..account.plan(0) }).await;
+    let tx = account.accepted(&TxPlan { action: harness.failing_action(), ..account.plan(0) }).await;
     mine(harness).await;
     let receipt = harness.chain().receipts(&[tx.hash]).await.unwrap().remove(0).unwrap();
-    assert!(!receipt.succeeded && (1..=GAS).contains(&receipt.gas_used), "{receipt:?}");
+    assert!(!receipt.succeeded && (1..=WORK.units).contains(&receipt.work_used), "{receipt:?}");
     assert_eq!(harness.chain().reverts(&[tx.hash]).await.unwrap().len(), 1);
 }
 

@@ -1,10 +1,10 @@
 //! Sends and the verdicts on them.
 
 use alloy_primitives::U256;
-use gapless_domain::{Amount, EvmCall, TxPlan};
+use gapless_domain::{Amount, TxPlan, samples};
 
 use super::Harness;
-use super::fixtures::{account, mine, times, transfer, view};
+use super::fixtures::{account, mine, times, view};
 use crate::verdict::Verdict;
 
 pub(super) async fn new_transactions_are_accepted_in_order(harness: &dyn Harness) {
@@ -33,16 +33,16 @@ pub(super) async fn used_nonce_is_too_low(harness: &dyn Harness) {
     let account = account(harness).await;
     account.accepted(&account.plan(0)).await;
     mine(harness).await;
-    let call = EvmCall { value: Amount::from(2_u64), ..transfer() };
-    let late = account.sign(&TxPlan { call, ..account.plan(0) }).await;
+    let action = samples::transfer(2_u64);
+    let late = account.sign(&TxPlan { action, ..account.plan(0) }).await;
     assert_eq!(account.send(&late).await, Verdict::NonceTooLow);
 }
 
 pub(super) async fn replacement_at_equal_price_is_underpriced(harness: &dyn Harness) {
     let account = account(harness).await;
     let first = account.accepted(&account.plan(0)).await;
-    let call = EvmCall { value: Amount::from(2_u64), ..transfer() };
-    let second = account.sign(&TxPlan { call, ..account.plan(0) }).await;
+    let action = samples::transfer(2_u64);
+    let second = account.sign(&TxPlan { action, ..account.plan(0) }).await;
     assert_eq!(account.send(&second).await, Verdict::ReplacementUnderpriced);
     mine(harness).await;
     let receipts = harness.chain().receipts(&[first.hash, second.hash]).await.unwrap();
@@ -61,7 +61,7 @@ pub(super) async fn dearer_replacement_is_mined(harness: &dyn Harness) {
 pub(super) async fn unaffordable_transaction_is_refused(harness: &dyn Harness) {
     let account = account(harness).await;
     let balance = view(harness, &account.id).await.balance.get();
-    let call = EvmCall { value: Amount::new(balance + U256::ONE), ..transfer() };
-    let tx = account.sign(&TxPlan { call, ..account.plan(0) }).await;
+    let action = samples::transfer(Amount::new(balance + U256::ONE));
+    let tx = account.sign(&TxPlan { action, ..account.plan(0) }).await;
     assert_eq!(account.send(&tx).await, Verdict::InsufficientFunds);
 }

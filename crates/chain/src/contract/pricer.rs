@@ -1,24 +1,25 @@
-//! The prices of a chain: fee quotes, gas estimates and surcharges.
+//! The prices of a chain: fee quotes, measures of work and surcharges.
 
 use std::fmt;
 
 use async_trait::async_trait;
-use gapless_domain::{Amount, BlockRef, EvmCall, Fees, Speed, SubmitterId};
+use gapless_domain::{Action, Amount, BlockRef, Fees, Speed, SubmitterId, Work};
 
 use super::ChainError;
 
 /// Prices of one chain. Failures here happen before a nonce is bound.
 #[async_trait]
 pub trait ChainPricer: Send + Sync + fmt::Debug {
-    /// The gas of each call, executed on top of `at`, independently of the other calls. The verdict `Reverted` is about
-    /// the call. Any other verdict means that the gas is unknown.
-    async fn estimate_gas(&self, from: &SubmitterId, calls: &[&EvmCall], at: BlockRef) -> Vec<Result<u64, ChainError>>;
+    /// The work that a transaction for each action needs at most, with the margin of the config. Each action is
+    /// executed on top of `at`, independently of the others. The verdict `Reverted` is about the action. Any other
+    /// verdict means that the work is unknown.
+    async fn measure(&self, from: &SubmitterId, actions: &[&Action], at: BlockRef) -> Vec<Result<Work, ChainError>>;
 
     /// The price of inclusion at the newest block. It is read once for each head and shared by all lanes.
     async fn quote(&self) -> Result<FeeQuote, ChainError>;
 
-    /// The maximum cost of a transaction besides its gas: the data fee of a rollup that charges it separately.
-    async fn surcharge(&self, _call: &EvmCall) -> Result<Amount, ChainError> {
+    /// The maximum cost of a transaction besides its work: the data fee of a rollup that charges it separately.
+    async fn surcharge(&self, _action: &Action, _work: Work) -> Result<Amount, ChainError> {
         Ok(Amount::ZERO)
     }
 }

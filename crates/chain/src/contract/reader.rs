@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use alloy_primitives::{Address, B256, Bytes};
+use alloy_primitives::{B256, Bytes};
 use async_trait::async_trait;
 use gapless_domain::{Amount, BlockLink, BlockRef, ChainId, NodeText, Nonce, SignedPlan, SubmitterId};
 
@@ -39,7 +39,7 @@ pub trait ChainReader: Send + Sync + fmt::Debug {
     /// endpoint does not have. The caller checks that the blocks are linked. Every transaction of the account is
     /// included, encoded as bytes, with hash and sender computed from these. A transaction that
     /// [`Chain::read_signed`](super::Chain::read_signed) refuses is included too, because the chain has accepted it
-    /// (its plan lacks the blobs). A transaction with an invalid signature or of an unknown type is an error.
+    /// (its plan may lack parts). A transaction with an invalid signature or of an unknown type is an error.
     async fn sent_by(
         &self,
         account: &SubmitterId,
@@ -80,7 +80,7 @@ pub struct Header {
     pub parent_hash: B256,
     /// The timestamp of the block, in seconds since 1970.
     pub timestamp: u64,
-    /// `None` on a chain without EIP-1559.
+    /// `None` on a chain whose blocks have no base fee.
     pub base_fee: Option<u128>,
 }
 
@@ -88,11 +88,10 @@ pub struct Header {
 pub struct Receipt {
     pub hash: B256,
     pub block: BlockRef,
-    pub from: Address,
     pub succeeded: bool,
-    pub gas_used: u64,
-    pub effective_gas_price: Amount,
-    pub contract_address: Option<Address>,
+    /// The work that the transaction used, and the price of one unit of it.
+    pub work_used: u64,
+    pub unit_price: Amount,
 }
 
 /// The return value of a reverted call.
@@ -112,8 +111,9 @@ pub struct AccountView {
     /// The transaction count at the given final block.
     pub finalized: Option<Nonce>,
     pub balance: Amount,
-    /// The account has delegated code (EIP-7702) at the newest block.
-    pub delegated: bool,
+    /// At the newest block, nodes accept few pending transactions of the account, or its nonces can be consumed
+    /// without a transaction.
+    pub narrow: bool,
 }
 
 /// The transactions of one account in one block.

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::action::Work;
 use crate::amount::Amount;
 use crate::attempt::{NewAttempt, SendReport};
 use crate::block::BlockRef;
@@ -73,7 +74,7 @@ pub(super) struct Taken {
 pub(super) struct AttemptOrigin {
     pub(super) source: AttemptSource,
     pub(super) cost: Amount,
-    pub(super) gas_limit: u64,
+    pub(super) work: Work,
 }
 
 /// Source of a new attempt.
@@ -199,14 +200,14 @@ impl Draft {
     pub(super) fn submitted(&mut self, by: &LockOwner, attempt: NewAttempt, cost: Amount) {
         let step = ReservationStep::Use { nonce: attempt.nonce, lock_owner: by.clone() };
         self.commit.reservation(step).attempt(attempt);
-        self.origins.push(AttemptOrigin { source: AttemptSource::Submitted, cost, gas_limit: 0 });
+        self.origins.push(AttemptOrigin { source: AttemptSource::Submitted, cost, work: Work::default() });
     }
 
     /// Adds an attempt that a scan has found at the nonce of a slot.
     pub(super) fn attach(&mut self, attempt: NewAttempt, outline: &Outline) {
         self.commit.attempt(attempt);
-        let Outline { cost, gas_limit, .. } = *outline;
-        self.origins.push(AttemptOrigin { source: AttemptSource::Attached, cost, gas_limit });
+        let Outline { cost, work, .. } = *outline;
+        self.origins.push(AttemptOrigin { source: AttemptSource::Attached, cost, work });
     }
 
     /// Binds the next nonce, which a transaction of this intent has consumed.
@@ -219,8 +220,8 @@ impl Draft {
     ) -> Result<(), CommitError> {
         let (commit, base) = self.lane_row()?;
         commit.adopt_for(base, tx, attempt, above)?;
-        let Outline { cost, gas_limit, .. } = *outline;
-        self.origins.push(AttemptOrigin { source: AttemptSource::Adopted, cost, gas_limit });
+        let Outline { cost, work, .. } = *outline;
+        self.origins.push(AttemptOrigin { source: AttemptSource::Adopted, cost, work });
         Ok(())
     }
 

@@ -2,13 +2,13 @@
 
 use alloy_primitives::B256;
 
+use crate::action::Action;
 use crate::attempt::AttemptKind;
 use crate::block::BlockRef;
 use crate::id::TxId;
 use crate::intent::Speed;
 use crate::ledger::LaneCommit;
 use crate::nonce::Nonce;
-use crate::payload::EvmCall;
 use crate::signing::{SignedTx, TxPlan};
 use crate::stuck::StuckCase;
 use crate::text::NodeText;
@@ -30,7 +30,7 @@ pub enum Effect {
     /// Read the first `limit` intents of the queue except `without`, and the open commands. With limit 0, read only the
     /// commands. Answer: [`Fact::Peeked`](super::Fact::Peeked).
     Peek { limit: u32, without: Vec<TxId> },
-    /// Estimate gas and choose fees; needs no nonce. Answer: [`Fact::Prepared`](super::Fact::Prepared), for all
+    /// Measure the work and choose fees; needs no nonce. Answer: [`Fact::Prepared`](super::Fact::Prepared), for all
     /// requests.
     Prepare(Vec<PrepareRequest>),
     /// Sign; needs a permit. Answer: [`Fact::Signed`](super::Fact::Signed), in this order.
@@ -60,11 +60,11 @@ pub enum Effect {
     Release,
 }
 
-/// Request for gas limit and price of a call.
+/// Request for work and price of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrepareRequest {
     pub key: PrepareKey,
-    pub call: EvmCall,
+    pub action: Action,
     pub speed: Speed,
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use alloy_primitives::B256;
 
+use crate::action::{Fees, Work};
 use crate::amount::Amount;
 use crate::attempt::{EndpointAnswer, MempoolSignal, SendOutcome};
 use crate::block::{BlockLink, BlockRef, Execution};
@@ -12,7 +13,6 @@ use crate::cursor::Protection;
 use crate::id::TxId;
 use crate::intent_record::IntentRecord;
 use crate::nonce::Nonce;
-use crate::payload::Fees;
 use crate::signing::{SignedPlan, SignedTx};
 use crate::stuck::Decision;
 use crate::tail::Tail;
@@ -70,22 +70,22 @@ pub enum PrepareKey {
     Slot(Nonce, u32),
 }
 
-/// Gas limit and price of a transaction.
+/// Work and price of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepared {
-    pub gas_limit: u64,
+    pub work: Work,
     /// Market price for the requested speed, or the caller's own price.
     pub fees: Fees,
     /// Base fee of the next block, if known; zero on chains without base fee.
     pub base_fee: u128,
-    /// Highest cost besides the gas (an L1 data fee).
+    /// Highest cost besides the work (an L1 data fee).
     pub surcharge: Amount,
 }
 
 impl Prepared {
-    /// Only gas limit and price are known.
-    pub fn new(gas_limit: u64, fees: Fees) -> Self {
-        Prepared { gas_limit, fees, base_fee: 0, surcharge: Amount::ZERO }
+    /// Only work and price are known.
+    pub fn new(work: Work, fees: Fees) -> Self {
+        Prepared { work, fees, base_fee: 0, surcharge: Amount::ZERO }
     }
 }
 
@@ -158,8 +158,8 @@ pub struct MinedTx {
     pub block: BlockRef,
     pub parent_hash: B256,
     pub execution: Execution,
-    pub gas_used: u64,
-    pub effective_gas_price: Amount,
+    pub work_used: u64,
+    pub unit_price: Amount,
 }
 
 /// A watcher's report about the chain.
@@ -171,7 +171,7 @@ pub struct ChainFacts {
 }
 
 /// State of the account on chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountFacts {
     /// Number of the newest block at the time of the read.
     pub head: u64,
@@ -184,8 +184,8 @@ pub struct AccountFacts {
     /// The newest final block.
     pub final_block: Option<BlockRef>,
     pub balance: Amount,
-    /// The account has delegated code (EIP-7702).
-    pub delegated: bool,
+    /// Nodes accept few pending transactions of the account, or its nonces can be consumed without a transaction.
+    pub narrow: bool,
 }
 
 /// Transactions of the account, read from blocks. The blocks were read from the newest one down, each linked to the one

@@ -2,13 +2,13 @@
 
 use alloy_primitives::B256;
 
+use crate::action::{Action, Work};
 use crate::amount::Amount;
 use crate::attempt::{Attempt, AttemptKind, NewAttempt, SendOutcome};
 use crate::block::{BlockLink, BlockRef};
 use crate::intent_record::IntentRecord;
 use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
-use crate::payload::{EvmCall, Payload};
 use crate::slot::SlotKind;
 use crate::state::Goal;
 use crate::time::{Tick, Timestamp};
@@ -40,7 +40,7 @@ pub(super) struct OpenSlot {
 pub(super) struct SlotAttempt {
     pub(super) attempt: Attempt,
     pub(super) cost: Amount,
-    pub(super) gas_limit: u64,
+    pub(super) work: Work,
     /// The last lookup of the hash found nothing.
     pub(super) missing: bool,
     pub(super) pool: PoolState,
@@ -105,18 +105,18 @@ impl OpenSlot {
         self.attempts.iter().map(|held| held.attempt.raw.len()).max().unwrap_or(0)
     }
 
-    /// The intent's call without a price; `None` if the slot has no such call.
-    pub(super) fn repeated_call(&self) -> Option<EvmCall> {
-        let Payload::Evm(call) = self.tx.as_ref()?.payload() else { return None };
+    /// The intent's action without a price; `None` if the slot has no such action.
+    pub(super) fn repeated_action(&self) -> Option<Action> {
+        let action = self.tx.as_ref()?.payload().action()?;
         let held = self.attempts.iter().rev().find(|held| held.attempt.kind.carries_payload() && !held.stale)?;
-        let gas_limit = Some(held.gas_limit).filter(|limit| *limit > 0);
-        Some(EvmCall { gas_limit, fees: None, ..call.clone() })
+        let work = Some(held.work).filter(|work| work.units > 0);
+        Some(action.clone().wishing(None, work))
     }
 
     /// True if the caller set the price, so that the lane does not change it.
     pub(super) fn has_own_price(&self) -> bool {
-        let payload = self.tx.as_deref().map(IntentRecord::payload);
-        !self.wants_filler() && !matches!(payload, Some(Payload::Evm(call)) if call.fees.is_none())
+        let action = self.tx.as_deref().and_then(|tx| tx.payload().action());
+        !self.wants_filler() && action.is_none_or(|action| action.own_price().is_some())
     }
 
     /// True if the wanted attempt exists, and only its price is too low.
@@ -213,18 +213,11 @@ impl OpenSlot {
     }
 
     pub(super) fn add_attempt(&mut self, new: &NewAttempt, origin: &AttemptOrigin, at: Timestamp) {
-        let AttemptOrigin { cost, gas_limit, .. } = *origin;
+        let AttemptOrigin { cost, work, .. } = *origin;
         let attempt = Attempt::new(new.clone(), at);
         // Most slots have one attempt; space for four would be the larger part of a slot.
         self.attempts.reserve_exact(1);
-        self.attempts.push(SlotAttempt {
-            attempt,
-            cost,
-            gas_limit,
-            missing: false,
-            pool: PoolState::Absent,
-            stale: false,
-        });
+        self.attempts.push(SlotAttempt { attempt, cost, work, missing: false, pool: PoolState::Absent, stale: false });
         self.sends.newest_sent_at_head = None;
         // A slot with a transaction is no longer reserved.
         self.reservation = SlotReservation::NotReserved;

@@ -69,8 +69,8 @@ impl Lane {
                     block: link.block,
                     parent_hash: link.parent_hash,
                     execution: Execution::Success,
-                    gas_used: 0,
-                    effective_gas_price: crate::amount::Amount::ZERO,
+                    work_used: 0,
+                    unit_price: crate::amount::Amount::ZERO,
                 };
                 slot.mining = MiningState::Final(inclusion, None);
             }

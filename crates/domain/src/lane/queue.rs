@@ -2,9 +2,9 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use crate::action::Action;
 use crate::id::TxId;
 use crate::intent_record::IntentRecord;
-use crate::payload::{EvmCall, Payload};
 use crate::state::FailReason;
 use crate::text::NodeText;
 use crate::time::{Tick, Timestamp};
@@ -109,11 +109,8 @@ pub(super) enum Stage {
 }
 
 impl Candidate {
-    pub(super) fn call(&self) -> Option<&EvmCall> {
-        match self.tx.payload() {
-            Payload::Evm(call) => Some(call),
-            Payload::Reservation(_) => None,
-        }
+    pub(super) fn action(&self) -> Option<&Action> {
+        self.tx.payload().action()
     }
 
     pub(super) fn is_failing(&self) -> bool {
@@ -124,10 +121,10 @@ impl Candidate {
         self.tx.intent.valid_until()
     }
 
-    /// Gas limit and price, if the caller set both.
+    /// Work and price, if the caller set both.
     pub(super) fn decided(&self) -> Option<Prepared> {
-        let call = self.call()?;
-        Some(Prepared::new(call.gas_limit?, call.fees?))
+        let action = self.action()?;
+        Some(Prepared::new(action.own_work()?, action.own_price()?))
     }
 }
 

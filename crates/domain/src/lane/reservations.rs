@@ -79,7 +79,7 @@ impl Candidate {
     pub(super) fn reservation_request(&self) -> Option<&ReservationRequest> {
         match self.tx.payload() {
             Payload::Reservation(request) => Some(request),
-            Payload::Evm(_) => None,
+            Payload::Act(_) => None,
         }
     }
 }

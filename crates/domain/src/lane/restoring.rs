@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use alloy_primitives::{B256, Bytes, U256};
 
+use crate::action::Work;
 use crate::amount::Amount;
 use crate::attempt::Attempt;
 use crate::intent_record::IntentRecord;
@@ -103,13 +104,13 @@ impl Lane {
 impl SlotAttempt {
     /// Bytes that cannot be decoded get the highest possible cost: nothing more is bound until they are explained.
     fn restore(attempt: Attempt, outline_of: &impl Fn(&Bytes) -> Option<Outline>) -> Self {
-        let (cost, gas_limit) =
-            outline_of(&attempt.raw).map_or((Amount::new(U256::MAX), 0), |outline| (outline.cost, outline.gas_limit));
+        let unknown = (Amount::new(U256::MAX), Work::default());
+        let (cost, work) = outline_of(&attempt.raw).map_or(unknown, |outline| (outline.cost, outline.work));
         // The former owner may have died before it wrote the result of a send. So a refusal counts only if it is the
         // answer to the only send.
         let refused = attempt.last_outcome.as_ref().is_some_and(|(outcome, _)| outcome.is_refusal());
         let pool = if refused && attempt.sends == 1 { PoolState::Absent } else { PoolState::Pooled };
-        SlotAttempt { attempt, cost, gas_limit, missing: false, pool, stale: false }
+        SlotAttempt { attempt, cost, work, missing: false, pool, stale: false }
     }
 }
 
@@ -138,9 +139,9 @@ impl OpenSlot {
         outline_of: &impl Fn(&Bytes) -> Option<Outline>,
     ) {
         // Only the bytes of an attempt tell whether it carries the replaced payload.
-        if let Some(Payload::Evm(wanted)) = &tx.replacement {
+        if let Some(wanted) = tx.replacement.as_ref().and_then(Payload::action) {
             for held in self.attempts.iter_mut().filter(|held| held.attempt.kind.carries_payload()) {
-                held.stale = outline_of(&held.attempt.raw).is_some_and(|outline| !outline.call.has_same_effect(wanted));
+                held.stale = outline_of(&held.attempt.raw).is_some_and(|outline| !outline.action.does_the_same(wanted));
             }
         }
         if let TxState::Stuck(..) = tx.state {

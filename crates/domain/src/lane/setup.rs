@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use crate::policy::SubmitterPolicy;
+use crate::rules::ChainRules;
 
-/// Policies and limits of one lane.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Policies, limits and chain rules of one lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneSetup {
     pub policy: SubmitterPolicy,
     pub limits: LaneLimits,
+    pub rules: &'static dyn ChainRules,
 }
 
 /// Limits and intervals of a lane, by the names that the config gives them.
@@ -24,7 +26,7 @@ pub struct LaneLimits {
     pub batch: usize,
     /// Largest number of broadcasts of the lane in flight. Above one, nodes may receive higher nonces first.
     pub broadcasts: usize,
-    /// Largest total of calldata in one batch of binds.
+    /// Largest total of the callers' bytes in one batch of binds.
     pub batch_bytes: usize,
     /// Interval at which an owned lane reads its queue without a wake-up. A lane with enough candidates reads only its
     /// commands at this interval, and its queue at every fifth one.
@@ -85,6 +87,11 @@ impl Default for LanePauses {
 }
 
 impl LaneSetup {
+    /// The defaults of a kind of chain.
+    pub fn new(rules: &'static dyn ChainRules) -> Self {
+        LaneSetup { policy: rules.defaults(), limits: LaneLimits::default(), rules }
+    }
+
     pub(super) fn resubmit_interval(&self) -> Option<Duration> {
         let policy = &self.policy.resubmit;
         policy.enabled.then_some(policy.interval)

@@ -1,11 +1,11 @@
 //! Attempts on their way through the signer.
 
+use crate::action::{Fees, Work};
 use crate::amount::Amount;
 use crate::attempt::{AttemptKind, NewAttempt};
 use crate::command::CommandId;
 use crate::id::TxId;
 use crate::nonce::Nonce;
-use crate::payload::Fees;
 use crate::signing::SignedTx;
 
 use super::draft::{AttemptOrigin, AttemptSource};
@@ -26,7 +26,7 @@ pub(super) struct UnsignedAttempt {
     pub(super) ordinal: u16,
     pub(super) kind: AttemptKind,
     pub(super) fees: Fees,
-    pub(super) gas_limit: u64,
+    pub(super) work: Work,
     pub(super) cost: Amount,
     pub(super) requested_by: Option<CommandId>,
 }
@@ -37,7 +37,7 @@ pub(super) struct SignedItem {
     /// `None` for another attempt of a slot.
     pub(super) candidate: Option<Candidate>,
     pub(super) attempt: NewAttempt,
-    pub(super) gas_limit: u64,
+    pub(super) work: Work,
     pub(super) cost: Amount,
     /// The command that requested the attempt.
     pub(super) requested_by: Option<CommandId>,
@@ -50,16 +50,16 @@ impl SigningItem {
 
     /// The item with its signature.
     pub(super) fn signed(self, signed: SignedTx) -> SignedItem {
-        let UnsignedAttempt { nonce, ordinal, kind, fees, gas_limit, cost, requested_by } = self.attempt;
+        let UnsignedAttempt { nonce, ordinal, kind, fees, work, cost, requested_by } = self.attempt;
         let attempt = NewAttempt { nonce, ordinal, kind, hash: signed.hash, raw: signed.raw, fees };
-        SignedItem { candidate: self.candidate, attempt, gas_limit, cost, requested_by }
+        SignedItem { candidate: self.candidate, attempt, work, cost, requested_by }
     }
 }
 
 impl SignedItem {
     pub(super) fn origin(&self) -> AttemptOrigin {
         let source = self.requested_by.map_or(AttemptSource::Signed, AttemptSource::Requested);
-        AttemptOrigin { source, cost: self.cost, gas_limit: self.gas_limit }
+        AttemptOrigin { source, cost: self.cost, work: self.work }
     }
 
     pub(super) fn outgoing(&self) -> Outgoing {

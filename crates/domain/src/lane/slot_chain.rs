@@ -26,8 +26,8 @@ impl OpenSlot {
         if self.is_final() || self.mining == MiningState::Lost {
             return false;
         }
-        let MinedTx { hash, block, parent_hash, execution, gas_used, effective_gas_price } = mined;
-        let inclusion = Inclusion { hash, kind, block, parent_hash, execution, gas_used, effective_gas_price };
+        let MinedTx { hash, block, parent_hash, execution, work_used, unit_price } = mined;
+        let inclusion = Inclusion { hash, kind, block, parent_hash, execution, work_used, unit_price };
         // An equal hash in an equal block is the same inclusion. A second read may lack the revert reason, because the
         // node may have forgotten it.
         let is_same = |known: &&Inclusion| known.hash == hash && known.block == block;

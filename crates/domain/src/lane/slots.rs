@@ -313,13 +313,13 @@ fn after(now: Tick) -> Tick {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::action::{Fees, Work};
     use crate::attempt::{AttemptKind, NewAttempt};
     use crate::block::{BlockRef, Execution};
     use crate::intent_record::IntentRecord;
     use crate::lane::MinedTx;
     use crate::lane::draft::{AttemptOrigin, AttemptSource};
     use crate::ledger::fixtures::{ACCOUNT, queued};
-    use crate::payload::Fees;
     use crate::reservation::LockOwner;
     use crate::slot::SlotKind;
     use crate::transition::Transition;
@@ -338,9 +338,9 @@ mod tests {
             kind: AttemptKind::Fill,
             hash: B256::with_last_byte(nonce as u8),
             raw: Bytes::from(vec![0; nonce as usize]),
-            fees: Fees::Legacy { gas_price: 1 },
+            fees: Fees::flat(1),
         };
-        let origin = AttemptOrigin { source: AttemptSource::Signed, cost: Amount::ZERO, gas_limit: 21_000 };
+        let origin = AttemptOrigin { source: AttemptSource::Signed, cost: Amount::ZERO, work: Work::new(21_000) };
         slot.add_attempt(&attempt, &origin, Timestamp::EPOCH);
         // Every second slot has an intent.
         if nonce % 2 == 1 {
@@ -357,8 +357,8 @@ mod tests {
             block: BlockRef { number: 7, hash: B256::ZERO },
             parent_hash: B256::ZERO,
             execution: Execution::Success,
-            gas_used: 1,
-            effective_gas_price: Amount::ZERO,
+            work_used: 1,
+            unit_price: Amount::ZERO,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{LaneCommit, LaneLedger, LeaseFact, check};
+use crate::action::{Fees, samples};
 use crate::attempt::{AttemptKind, NewAttempt};
 use crate::cursor::Cursor;
 use crate::id::{RequestId, SubmitterId, TxId};
@@ -10,7 +11,7 @@ use crate::intent::{Intent, Speed};
 use crate::intent_record::IntentRecord;
 use crate::lease::{FencingToken, Lease, OwnerId};
 use crate::nonce::Nonce;
-use crate::payload::{EvmCall, Fees, Payload, ReservationRequest};
+use crate::payload::{Payload, ReservationRequest};
 use crate::reservation::{LockOwner, ReservationStep};
 use crate::state::TxState;
 use crate::time::Timestamp;
@@ -25,7 +26,7 @@ pub(super) fn lease() -> Lease {
 
 pub(crate) fn queued(submitter: &str, seq: u64) -> IntentRecord {
     let submitter: SubmitterId = submitter.parse().unwrap();
-    let payload = Payload::Evm(EvmCall::default());
+    let payload = Payload::from(samples::transfer(1_u64));
     let intent = Intent::restore(submitter, RequestId::restore("r"), payload, Speed::Standard, None, None);
     IntentRecord {
         id: TxId::from_uuid(uuid::Uuid::from_u128(u128::from(seq))),
@@ -46,7 +47,7 @@ pub(super) fn attempt(nonce: u64) -> NewAttempt {
         kind: AttemptKind::Original,
         hash: B256::with_last_byte(nonce as u8),
         raw: Bytes::new(),
-        fees: Fees::Legacy { gas_price: 1 },
+        fees: Fees::flat(1),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gapless_domain::{
     Address, Amount, AttemptKind, BumpPolicy, Command, CommandId, CommandKind, Decision, Effect, EvmCall, Fact, Fees,
     LaneEventKind, LaneSetup, LostRule, Payload, PrepareFailure, Prepared, ReservationStatus, SendOutcome, SignFailure,
-    SignedTx, StateName, StuckRule,
+    SignedTx, StateName, StuckRule, Work,
 };
 
 use crate::harness::{FEES, Hold, LaneHarness, block, foreign_tx, kinds, mined, nonce, owner, submitter, text, window};
@@ -19,7 +19,7 @@ pub(crate) fn fees(max_fee: u128, max_priority_fee: u128) -> Fees {
 }
 
 pub(crate) fn replace(harness: &mut LaneHarness, seq: u64, call: EvmCall) {
-    harness.command(CommandKind::Replace { tx_id: harness.id(seq), payload: Payload::Evm(call) });
+    harness.command(CommandKind::Replace { tx_id: harness.id(seq), payload: Payload::from(call) });
 }
 
 pub(crate) fn resubmit(harness: &mut LaneHarness, seq: u64, fees: Option<Fees>) {
@@ -137,9 +137,9 @@ fn late_answer_about_old_payload_does_not_set_gas_limit() {
     harness.run();
     let asked_first = harness.take_prepare();
     replace(&mut harness, 1, call(7));
-    harness.prepared(vec![(asked_first[0].key, Ok(Prepared::new(21_000, FEES)))]);
+    harness.prepared(vec![(asked_first[0].key, Ok(Prepared::new(Work::new(21_000), FEES)))]);
     let asked = harness.take_prepare();
-    harness.prepared(vec![(asked[0].key, Ok(Prepared::new(90_000, FEES)))]);
+    harness.prepared(vec![(asked[0].key, Ok(Prepared::new(Work::new(90_000), FEES)))]);
     let raw = String::from_utf8(harness.ledger.attempts[&(nonce(0), 0)].raw.to_vec()).unwrap();
     assert!(raw.contains("|90000|"), "{raw}");
 }
@@ -154,7 +154,7 @@ fn late_answer_about_replacement_does_not_price_cancel() {
     let of_order = harness.take_prepare();
     harness.cancel(1);
     let of_cancel = harness.take_prepare();
-    harness.prepared(vec![(of_order[0].key, Ok(Prepared::new(3_000_000, fees(1_000_000, 500_000))))]);
+    harness.prepared(vec![(of_order[0].key, Ok(Prepared::new(Work::new(3_000_000), fees(1_000_000, 500_000))))]);
     harness.prepared(vec![(of_cancel[0].key, crate::harness::price())]);
     assert_eq!(kinds(&harness, 0), [AttemptKind::Original, AttemptKind::Cancel]);
     assert_eq!(offers(&harness, 0)[1], fees(113, 12));
@@ -221,7 +221,7 @@ fn replace_far_back_in_queue_waits_until_intent_is_read() {
 fn waiting_commands_are_limited_in_number_and_time() {
     let mut harness = tracked(1, 200);
     let far =
-        |harness: &LaneHarness, seq| CommandKind::Replace { tx_id: harness.id(seq), payload: Payload::Evm(call(7)) };
+        |harness: &LaneHarness, seq| CommandKind::Replace { tx_id: harness.id(seq), payload: Payload::from(call(7)) };
     let many = (100..170).map(|seq| far(&harness, seq)).collect();
     commands(&mut harness, many);
     assert!((40..60).contains(&harness.ledger.commands.len()), "{}", harness.ledger.commands.len());
@@ -235,7 +235,7 @@ fn waiting_commands_are_limited_in_number_and_time() {
 #[test]
 fn cancel_beside_replace_in_queue_is_executed() {
     let mut harness = tracked(1, 2);
-    let (tx_id, payload) = (harness.id(2), Payload::Evm(call(7)));
+    let (tx_id, payload) = (harness.id(2), Payload::from(call(7)));
     commands(&mut harness, vec![CommandKind::Replace { tx_id, payload }, CommandKind::Cancel { tx_id }]);
     harness.advance_secs(5);
     assert_eq!(harness.state(2), StateName::Canceled, "{:?}", harness.ledger.results);
@@ -245,10 +245,10 @@ fn cancel_beside_replace_in_queue_is_executed() {
 fn two_replacements_in_one_peek_are_both_executed() {
     let mut harness = tracked(1, 2);
     let tx_id = harness.id(2);
-    let to = |to| CommandKind::Replace { tx_id, payload: Payload::Evm(call(to)) };
+    let to = |to| CommandKind::Replace { tx_id, payload: Payload::from(call(to)) };
     commands(&mut harness, vec![to(7), to(8)]);
     harness.advance_secs(5);
-    assert_eq!(harness.ledger.txs[&2].payload(), &Payload::Evm(call(8)), "{:?}", harness.ledger.results);
+    assert_eq!(harness.ledger.txs[&2].payload(), &Payload::from(call(8)), "{:?}", harness.ledger.results);
 }
 
 /// The ledger lost the bind of an intent that was sent with its second payload. A third payload in the queue would make
@@ -281,7 +281,7 @@ fn regressed(replaces_again: bool) -> usize {
     harness.account = crate::harness::account(2);
     harness.account.final_block = Some(block(50));
     let mut second = foreign_tx(1, 7, 5);
-    second.tx.plan.call = call(7);
+    second.tx.plan.action = call(7).into();
     harness.blocks = Some((0, vec![second]));
     harness.finish(harness.hash(0, 0), block(4));
     harness.command(CommandKind::Resync { lost: LostRule::Requeue, dry_run: false });

@@ -2,7 +2,7 @@
 
 use gapless_domain::{
     Address, Amount, AttemptKind, Effect, EvmCall, Fact, Fees, LaneEventKind, NodeText, NoncePolicy, OnShortage,
-    PrepareFailure, PrepareKey, Prepared, SendOutcome, StateName, SubStateName,
+    PrepareFailure, PrepareKey, Prepared, SendOutcome, StateName, SubStateName, Work,
 };
 
 use crate::harness::{GAS, Hold, LaneHarness, account, block, kinds, window};
@@ -103,14 +103,14 @@ fn window_is_limited_by_bytes() {
 #[test]
 fn delegated_account_has_its_own_window() {
     let mut harness = LaneHarness::new(window(64));
-    harness.account = gapless_domain::AccountFacts { delegated: true, ..account(0) };
+    harness.account = gapless_domain::AccountFacts { narrow: true, ..account(0) };
     harness.queue(4);
     harness.run();
     assert_eq!(harness.nonces().iter().flatten().count(), 1);
     let mut setup = window(64);
-    setup.policy.nonce = NoncePolicy { delegated_max_in_flight: 3, ..setup.policy.nonce };
+    setup.policy.nonce = NoncePolicy { narrow_max_in_flight: 3, ..setup.policy.nonce };
     let mut harness = LaneHarness::new(setup);
-    harness.account = gapless_domain::AccountFacts { delegated: true, ..account(0) };
+    harness.account = gapless_domain::AccountFacts { narrow: true, ..account(0) };
     harness.queue(4);
     harness.run();
     assert_eq!(harness.nonces().iter().flatten().count(), 3);
@@ -128,7 +128,7 @@ fn bump_reduces_the_budget() {
     harness.advance_secs(1);
     let requests = harness.take_prepare();
     let fees = Fees::Eip1559 { max_fee: 190, max_priority_fee: 20 };
-    let dearer = Ok(Prepared::new(GAS, fees));
+    let dearer = Ok(Prepared::new(Work::new(GAS), fees));
     harness.prepared(requests.iter().map(|request| (request.key, dearer.clone())).collect());
     assert_eq!(kinds(&harness, 0), [AttemptKind::Original, AttemptKind::Bump]);
     harness.hold.clear();

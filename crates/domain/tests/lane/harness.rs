@@ -26,13 +26,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    AccountFacts, Address, Amount, AttemptKind, B256, BlockLink, BlockRef, Bytes, Command, CommandId, CommandKind,
-    CommandResult, CommitOutcome, Decision, Effect, EvmCall, Execution, Fact, Fees, FencingToken, Intent, IntentRecord,
-    Lane, LaneCommit, LaneSetup, Lease, LockOwner, MempoolSignal, MinedTx, NodeText, Nonce, NoncePolicy, Outgoing,
-    Outline, OwnerId, Payload, Peeked, PrepareFailure, PrepareKey, PrepareRequest, Prepared, ReleaseRule, RequestId,
-    ReservationRequest, ScanRequest, ScanResult, ScannedTx, SendOutcome, SentTx, Sighting, SignRequest, SignedPlan,
-    SignedTx, Speed, StateName, StuckCase, SubmitterId, SubmitterPolicy, Tick, Timestamp, TxId, TxPlan, TxState,
-    WatchRequest, keccak256,
+    AccountFacts, Action, Address, Amount, AttemptKind, B256, BlockLink, BlockRef, Bytes, Command, CommandId,
+    CommandKind, CommandResult, CommitOutcome, Decision, Effect, EvmCall, EvmRules, Execution, Fact, Fees,
+    FencingToken, Intent, IntentRecord, Lane, LaneCommit, LaneSetup, Lease, LockOwner, MempoolSignal, MinedTx,
+    NodeText, Nonce, NoncePolicy, Outgoing, Outline, OwnerId, Payload, Peeked, PrepareFailure, PrepareKey,
+    PrepareRequest, Prepared, ReleaseRule, RequestId, ReservationRequest, ScanRequest, ScanResult, ScannedTx,
+    SendOutcome, SentTx, Sighting, SignRequest, SignedPlan, SignedTx, Speed, StateName, StuckCase, SubmitterId,
+    SubmitterPolicy, Tick, Timestamp, TxId, TxPlan, TxState, WatchRequest, Work, keccak256,
 };
 use uuid::Uuid;
 
@@ -76,20 +76,20 @@ pub(crate) fn account(count: u64) -> AccountFacts {
         finalized: Some(count),
         final_block: Some(block(1)),
         balance: Amount::from(u64::MAX),
-        delegated: false,
+        narrow: false,
     }
 }
 
 /// The inclusion of a hash in a block.
 pub(crate) fn mined(hash: B256, block: BlockRef) -> Sighting {
-    let (gas_used, effective_gas_price) = (GAS, Amount::from(50_u64));
+    let (work_used, unit_price) = (GAS, Amount::from(50_u64));
     Sighting::Mined(MinedTx {
         hash,
         block,
         parent_hash: B256::ZERO,
         execution: Execution::Success,
-        gas_used,
-        effective_gas_price,
+        work_used,
+        unit_price,
     })
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn finalized(hash: B256, block: BlockRef) -> Sighting {
 /// A setup with this window, otherwise the defaults.
 pub(crate) fn window(max_in_flight: u16) -> LaneSetup {
     let nonce = NoncePolicy { max_in_flight, ..NoncePolicy::default() };
-    LaneSetup { policy: SubmitterPolicy { nonce, ..SubmitterPolicy::default() }, ..LaneSetup::default() }
+    LaneSetup { policy: SubmitterPolicy { nonce, ..SubmitterPolicy::default() }, ..LaneSetup::new(&EvmRules) }
 }
 
 /// A setup whose window counts nonces until they are final.
@@ -193,8 +193,9 @@ impl LaneHarness {
     /// Answer to a prepare request: the caller's price, or the market's.
     fn price_of(&self, request: &PrepareRequest) -> Result<Prepared, PrepareFailure> {
         let (asks, base_fee) = self.market;
-        let fees = request.call.fees.unwrap_or(asks);
-        Ok(Prepared { base_fee, ..Prepared::new(request.call.gas_limit.unwrap_or(GAS), fees) })
+        let fees = request.action.own_price().unwrap_or(asks);
+        let work = request.action.own_work().unwrap_or(Work::new(GAS));
+        Ok(Prepared { base_fee, ..Prepared::new(work, fees) })
     }
 
     /// Advances the chain by some blocks during some seconds. The lane reads its account meanwhile.
@@ -233,7 +234,7 @@ impl LaneHarness {
 
     /// Accepts an intent with this call.
     pub(crate) fn queue_call(&mut self, call: EvmCall, valid_until: Option<Timestamp>) {
-        self.queue_payload(Payload::Evm(call), valid_until);
+        self.queue_payload(Payload::from(call), valid_until);
     }
 
     /// Accepts a reservation request.
@@ -530,7 +531,8 @@ impl LaneHarness {
 /// A foreign transaction of the account, in this block.
 pub(crate) fn foreign_tx(at: u64, to: u8, number: u64) -> ScannedTx {
     let call = EvmCall { to: Some(Address::repeat_byte(to)), ..EvmCall::default() };
-    let plan = TxPlan { submitter: submitter(), nonce: nonce(at), call, gas_limit: GAS, fees: FEES };
+    let plan =
+        TxPlan { submitter: submitter(), nonce: nonce(at), action: call.into(), work: Work::new(GAS), fees: FEES };
     let raw = format!("foreign {at} {to} 0");
     let signed = SignedTx { hash: keccak256(&raw), raw: Bytes::from(raw.into_bytes()) };
     ScannedTx { tx: SignedPlan { plan, signed }, block: block(number), parent_hash: block(number - 1).hash }
@@ -538,22 +540,23 @@ pub(crate) fn foreign_tx(at: u64, to: u8, number: u64) -> ScannedTx {
 
 /// The default price.
 pub(crate) fn price() -> Result<Prepared, PrepareFailure> {
-    Ok(Prepared::new(GAS, FEES))
+    Ok(Prepared::new(Work::new(GAS), FEES))
 }
 
 /// Signed bytes with a readable content, which [`outline_of`] decodes.
 pub(crate) fn sign(request: &SignRequest) -> SignedTx {
     let plan = &request.plan;
-    let cost = plan.worst_cost();
-    let to = plan.call.to.map(|to| to.to_string()).unwrap_or_default();
+    let cost = plan.worst_cost(&EvmRules);
+    let Action::Evm(call) = &plan.action;
+    let to = call.to.map(|to| to.to_string()).unwrap_or_default();
     let raw = format!(
         "{} {} {:?}|{to}|{}|{}|{}|{cost}",
         plan.nonce,
         request.kind.as_str(),
         plan.fees,
-        plan.call.value,
-        plan.call.data,
-        plan.gas_limit,
+        call.value,
+        call.data,
+        plan.work.units,
     );
     SignedTx { hash: keccak256(&raw), raw: Bytes::from(raw.into_bytes()) }
 }
@@ -564,7 +567,8 @@ fn outline_of(raw: &Bytes) -> Option<Outline> {
     let [_, to, value, data, gas_limit, cost] = text.split('|').collect::<Vec<_>>().try_into().ok()?;
     let (value, data) = (value.parse().unwrap(), data.parse().unwrap());
     let call = EvmCall { to: to.parse().ok(), value, data, ..EvmCall::default() };
-    Some(Outline { call, gas_limit: gas_limit.parse().unwrap(), cost: cost.parse().unwrap() })
+    let work = Work::new(gas_limit.parse().unwrap());
+    Some(Outline { action: call.into(), work, cost: cost.parse().unwrap() })
 }
 
 fn lease() -> Lease {

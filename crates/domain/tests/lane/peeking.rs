@@ -156,7 +156,7 @@ fn command_for_unread_intent_is_not_refused_before_a_peek() {
     harness.give(Fact::Woken);
     for seq in 104..=163 {
         let (id, tx_id) = (CommandId(seq), harness.id(seq));
-        let payload = Payload::Evm(EvmCall { to: Some(Address::repeat_byte(9)), ..EvmCall::default() });
+        let payload = Payload::from(EvmCall { to: Some(Address::repeat_byte(9)), ..EvmCall::default() });
         let kind = CommandKind::Replace { tx_id, payload };
         let issued_at = harness.ledger.now();
         harness.ledger.commands.push(Command { id, submitter: submitter(), kind, issued_by: text("test"), issued_at });

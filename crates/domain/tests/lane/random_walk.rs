@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gapless_domain::{
-    AttemptKind, B256, BlockRef, Cancellation, CommandKind, Effect, EvmCall, FinalFailure, LaneCommit,
-    ReservationStatus, ReservationStep, SendOutcome, Sighting, SignRequest, StateName, TxPlan, TxState,
+    AttemptKind, B256, BlockRef, Cancellation, CommandKind, Effect, EvmCall, EvmRules, FinalFailure, LaneCommit,
+    ReservationStatus, ReservationStep, SendOutcome, Sighting, SignRequest, StateName, TxPlan, TxState, Work,
 };
 
 use crate::harness::{FEES, GAS, Hold, LaneHarness, finalized, fork, mined, nonce, owner, sign, submitter, window};
@@ -106,8 +106,8 @@ impl Walk {
             return self.harness.command(CommandKind::ReleaseReserved { nonce, lock_owner });
         }
         let call = EvmCall { value: gapless_domain::Amount::from(self.dice(3)), ..EvmCall::default() };
-        let plan = TxPlan { submitter: submitter(), nonce, call, gas_limit: GAS, fees: FEES };
-        let cost = plan.worst_cost();
+        let plan = TxPlan { submitter: submitter(), nonce, action: call.into(), work: Work::new(GAS), fees: FEES };
+        let cost = plan.worst_cost(&EvmRules);
         let signed = sign(&SignRequest { kind: AttemptKind::Original, plan });
         self.harness.command(CommandKind::UseReserved { nonce, lock_owner, signed, fees: FEES, cost });
     }

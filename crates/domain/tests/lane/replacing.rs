@@ -12,7 +12,7 @@ fn call(to: u8) -> EvmCall {
 }
 
 fn replace(harness: &mut LaneHarness, seq: u64, call: EvmCall) {
-    harness.command(CommandKind::Replace { tx_id: harness.id(seq), payload: Payload::Evm(call) });
+    harness.command(CommandKind::Replace { tx_id: harness.id(seq), payload: Payload::from(call) });
 }
 
 fn resubmit(harness: &mut LaneHarness, seq: u64, fees: Option<Fees>) {
@@ -37,7 +37,7 @@ fn replacement_is_sent_at_the_same_nonce() {
     assert!(harness.result().0, "{:?}", harness.result());
     assert_eq!(kinds(&harness, 0), [AttemptKind::Original, AttemptKind::Replace]);
     let tx = &harness.ledger.txs[&1];
-    assert_eq!(tx.payload(), &Payload::Evm(call(7)));
+    assert_eq!(tx.payload(), &Payload::from(call(7)));
     assert_eq!((tx.state.sub_state(), harness.nonces()), (Some(SubStateName::Replacing), vec![Some(0)]));
     assert_eq!(newest_fees(&harness), Fees::Eip1559 { max_fee: 113, max_priority_fee: 12 });
     let sent = harness.answer(SendOutcome::Accepted);
@@ -64,7 +64,7 @@ fn replaced_queued_intent_keeps_its_position() {
     let mut harness = tracked(1, 3);
     replace(&mut harness, 2, call(7));
     assert!(harness.result().0);
-    assert_eq!((harness.state(2), harness.ledger.txs[&2].payload()), (StateName::Queued, &Payload::Evm(call(7))));
+    assert_eq!((harness.state(2), harness.ledger.txs[&2].payload()), (StateName::Queued, &Payload::from(call(7))));
     harness.finish(harness.hash(0, 0), block(1));
     assert_eq!(harness.nonces(), [Some(0), Some(1), None]);
     assert_eq!(kinds(&harness, 1), [AttemptKind::Replace], "the attempt carries the new payload");
@@ -135,7 +135,7 @@ fn replacement_that_cannot_be_prepared_is_refused() {
         harness.hold.insert(Hold::Prepare);
         replace(&mut harness, 1, call(7));
         let asked = harness.take_prepare();
-        assert_eq!(asked[0].call, call(7));
+        assert_eq!(asked[0].action, call(7).into());
         harness.prepared(vec![(asked[0].key, Err(failure))]);
         assert_eq!(harness.result(), (false, expected));
         assert_eq!((kinds(&harness, 0).len(), harness.ledger.txs[&1].replacement.is_some()), (1, false));

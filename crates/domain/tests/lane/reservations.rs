@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use gapless_domain::{
-    Amount, AttemptKind, CancelReason, Cancellation, CommandKind, Effect, EvmCall, Fact, Goal, LaneState, LostRule,
-    Progress, ProtectCode, Protection, ReservationStatus, SendOutcome, Sighting, SignRequest, SignedTx, StateName,
-    TxPlan, TxState,
+    Amount, AttemptKind, CancelReason, Cancellation, CommandKind, Effect, EvmCall, EvmRules, Fact, Goal, LaneState,
+    LostRule, Progress, ProtectCode, Protection, ReservationStatus, SendOutcome, Sighting, SignRequest, SignedTx,
+    StateName, TxPlan, TxState, Work,
 };
 
 use crate::harness::{
@@ -21,8 +21,9 @@ pub(crate) const GRACE: Duration = Duration::from_millis(100);
 /// A caller's own transaction and its highest cost.
 fn signed_by_caller(at: u64, value: u64) -> (SignedTx, Amount) {
     let call = EvmCall { value: Amount::from(value), ..EvmCall::default() };
-    let plan = TxPlan { submitter: submitter(), nonce: nonce(at), call, gas_limit: GAS, fees: FEES };
-    let cost = plan.worst_cost();
+    let plan =
+        TxPlan { submitter: submitter(), nonce: nonce(at), action: call.into(), work: Work::new(GAS), fees: FEES };
+    let cost = plan.worst_cost(&EvmRules);
     (sign(&SignRequest { kind: AttemptKind::Original, plan }), cost)
 }
 

@@ -2,7 +2,7 @@
 
 use gapless_domain::{
     AttemptKind, EvmCall, Fees, Goal, PrepareFailure, PrepareKey, Prepared, SendOutcome, Sighting, StateName,
-    SubStateName,
+    SubStateName, Work,
 };
 
 use crate::harness::{FEES, GAS, Hold, LaneHarness, block, kinds, mined, window};
@@ -107,9 +107,9 @@ fn underpriced() -> LaneHarness {
 fn underpriced_attempt_is_bumped_in_a_dearer_market() {
     let mut harness = underpriced();
     let asked = harness.take_prepare();
-    assert_eq!(asked[0].call.gas_limit, Some(GAS), "the gas limit was chosen before");
+    assert_eq!(asked[0].action.own_work(), Some(Work::new(GAS)), "the gas limit was chosen before");
     let fees = Fees::Eip1559 { max_fee: 105, max_priority_fee: 40 };
-    harness.prepared(vec![(asked[0].key, Ok(Prepared::new(GAS, fees)))]);
+    harness.prepared(vec![(asked[0].key, Ok(Prepared::new(Work::new(GAS), fees)))]);
     assert_eq!(kinds(&harness, 0), [AttemptKind::Original, AttemptKind::Bump]);
     let bump = harness.ledger.attempts.values().last().cloned().unwrap();
     // Each field is high enough for nodes to accept the replacement.
@@ -123,7 +123,7 @@ fn underpriced_attempt_is_bumped_in_a_dearer_market() {
 fn underpriced_attempt_is_resent_in_an_equal_market() {
     let mut harness = underpriced();
     let asked = harness.take_prepare();
-    harness.prepared(vec![(asked[0].key, Ok(Prepared::new(GAS, FEES)))]);
+    harness.prepared(vec![(asked[0].key, Ok(Prepared::new(Work::new(GAS), FEES)))]);
     assert_eq!(kinds(&harness, 0), [AttemptKind::Original]);
     assert_eq!(harness.sending(), [0]);
 }
@@ -164,7 +164,7 @@ fn bumps_are_limited_in_number() {
         if harness.unanswered.iter().any(|effect| matches!(effect, gapless_domain::Effect::Prepare(_))) {
             let asked = harness.take_prepare();
             let fees = Fees::Eip1559 { max_fee: 1000 << round, max_priority_fee: 1000 << round };
-            harness.prepared(vec![(asked[0].key, Ok(Prepared::new(GAS, fees)))]);
+            harness.prepared(vec![(asked[0].key, Ok(Prepared::new(Work::new(GAS), fees)))]);
         }
     }
     assert_eq!(harness.ledger.attempts.len(), 4, "the original and three bumps");

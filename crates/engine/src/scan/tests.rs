@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use gapless_chain::{Chain, ChainReader as _};
 use gapless_domain::{
-    Amount, B256, Bytes, ChainFacts, EvmCall, Fees, Head, LeaseTerms, NodeText, OwnerId, ProtectCode, Protection,
-    SignedTx, Tail, Tick, Timestamp, TxPlan,
+    Amount, B256, Bytes, ChainFacts, Fees, Head, LeaseTerms, NodeText, OwnerId, ProtectCode, Protection, SignedTx,
+    Tail, Tick, Timestamp, TxPlan, samples,
 };
 use gapless_sim::testing::{PausedDriver, ScriptedChain};
 use gapless_store::{Heads, ManualClock, Model};
@@ -19,7 +19,7 @@ use crate::chain_desk::DeskParts;
 use crate::clock::Clock;
 use crate::driver::Driver;
 use crate::group_commit::BatchLimits;
-use crate::prices::GasPolicy;
+use crate::prices::PriceOptions;
 use crate::published::{Publisher, published};
 use crate::watcher::{WatchBook, WatcherOptions};
 
@@ -78,7 +78,7 @@ impl ScanTest {
             accounts,
             status: follower,
             driver,
-            gas: GasPolicy::default(),
+            prices: PriceOptions::default(),
             watcher_options: WatcherOptions { survey_blocks, ..WatcherOptions::default() },
         });
         ScanTest { chain, desk: Arc::new(desk), store, status, us }
@@ -357,9 +357,9 @@ fn link(number: u64, branch: u64) -> BlockLink {
 
 fn block(link: BlockLink, sent: &[u64]) -> Option<SentInBlock> {
     let tx = |number: &u64| {
-        let call = EvmCall::default();
-        let fees = Fees::Legacy { gas_price: 1 };
-        let plan = TxPlan { submitter: account_of(1), nonce: nonce(*number), call, gas_limit: 21_000, fees };
+        let (action, work) = (samples::transfer(1_u64), samples::ENOUGH_WORK);
+        let fees = Fees::flat(1);
+        let plan = TxPlan { submitter: account_of(1), nonce: nonce(*number), action, work, fees };
         SignedPlan { plan, signed: SignedTx { hash: B256::ZERO, raw: Bytes::from(vec![0; 100]) } }
     };
     Some(SentInBlock { link, sent: sent.iter().map(tx).collect() })
@@ -373,7 +373,7 @@ fn walk_from(from: u64) -> ScanWalk {
         finalized: Some(nonce(9)),
         final_block: Some(link(8, 0).block),
         balance: Amount::ZERO,
-        delegated: false,
+        narrow: false,
     };
     ScanWalk::begin(request(from, None), account, link(10, 0).block).unwrap()
 }

@@ -298,8 +298,8 @@ impl Watcher {
             Some(Revert { reason, data }) => Execution::Reverted { reason, data },
         };
         self.canon.record(block, hash);
-        let (gas_used, effective_gas_price) = (receipt.gas_used, receipt.effective_gas_price);
-        let mined = MinedTx { hash, block, parent_hash, execution, gas_used, effective_gas_price };
+        let (work_used, unit_price) = (receipt.work_used, receipt.unit_price);
+        let mined = MinedTx { hash, block, parent_hash, execution, work_used, unit_price };
         self.book.deliver(hash, Sighting::Mined(mined));
         if let Some(list) = final_list {
             self.book.deliver(hash, Sighting::Final { hash, block, list });

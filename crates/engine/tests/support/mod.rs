@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    Intent, IntentRecord, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy, TxId,
+    EvmRules, Intent, IntentRecord, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId,
+    SubmitterPolicy, TxId,
 };
 use gapless_engine::{
-    ChainSetup, Driver, Engine, EngineOptions, EngineParts, FaultPoints, GasPolicy, NoFaults, ServedLane,
+    ChainSetup, Driver, Engine, EngineOptions, EngineParts, FaultPoints, NoFaults, PriceOptions, ServedLane,
     TimeOrderedIds, WaitForOperator, WatcherOptions,
 };
 use gapless_signer::Signer;
@@ -50,7 +51,7 @@ impl World {
             model,
             chain,
             lanes,
-            setup: LaneSetup::default(),
+            setup: LaneSetup::new(&EvmRules),
             watcher: WatcherOptions { confirmations: 3, ..WatcherOptions::default() },
             nodes: Default::default(),
         };
@@ -133,7 +134,12 @@ impl World {
             ids: Arc::new(TimeOrderedIds),
             faults,
             stuck: Arc::new(WaitForOperator),
-            chains: vec![ChainSetup { chain, encoder: Arc::new(TextEncoder), watcher, gas: GasPolicy::default() }],
+            chains: vec![ChainSetup {
+                chain,
+                encoder: Arc::new(TextEncoder),
+                watcher,
+                prices: PriceOptions::default(),
+            }],
             lanes: self.served(&setup, &signer),
             terms: LeaseTerms::default(),
             options,

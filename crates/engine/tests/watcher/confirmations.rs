@@ -104,10 +104,7 @@ async fn final_revert_fails_with_its_reason() {
     until_all(&node.store, &ids, StateName::FailedFinal, A_WHILE).await;
     let TxState::FailedFinal(FinalFailure::Reverted(settled)) = get(&node.store, ids[0]).await.state else { panic!() };
     assert_eq!(settled.inclusion.execution, Execution::Reverted { reason: why.reason, data: why.data });
-    assert_eq!(
-        (settled.inclusion.gas_used, settled.inclusion.effective_gas_price),
-        (21_000, Amount::from(1_200_000_000_u64))
-    );
+    assert_eq!((settled.inclusion.work_used, settled.inclusion.unit_price), (21_000, Amount::from(1_200_000_000_u64)));
 }
 
 /// No endpoint knows the reason of a revert. The intent still ends, and other intents do not wait.

@@ -23,6 +23,7 @@ pub(crate) fn chain(config: &ChainConfig, classify: &[OverrideRule]) -> Result<C
         lag_max: config.rpc.lag_max,
         head_age_max: config.rpc.head_age_max,
         fees: config.oracle,
+        gas_margin: config.gas.margin,
         overrides: Overrides::new(classify)?,
     };
     let refused = |source| ComposeError::Connect { chain: config.id.clone(), source };
@@ -32,6 +33,6 @@ pub(crate) fn chain(config: &ChainConfig, classify: &[OverrideRule]) -> Result<C
         chain: Arc::new(chain),
         encoder: Arc::new(encoder),
         watcher: config.watcher.clone(),
-        gas: config.gas,
+        prices: config.gas.prices,
     })
 }

@@ -12,7 +12,8 @@ use futures_util::future::FusedFuture;
 use gapless_api::{AllowedHosts, App, Drain, router};
 use gapless_domain::{LaneLimits, LaneSetup, OwnerId};
 use gapless_engine::{
-    Driver, Engine, EngineParts, Ids, ServedLane, StuckPolicy, TimeOrderedIds, TokioDriver, WaitForOperator,
+    ChainSetup, Driver, Engine, EngineParts, Ids, ServedLane, StuckPolicy, TimeOrderedIds, TokioDriver, UnknownChain,
+    WaitForOperator,
 };
 use gapless_store::NewSubmitter;
 use tokio::net::TcpListener;
@@ -79,8 +80,8 @@ impl Node {
             ids: Arc::clone(&ids),
             faults: fault_points()?,
             stuck: stuck_policy(&config.stuck_webhook)?,
+            lanes: lanes(&accounts, &chains, &config.lane)?,
             chains,
-            lanes: lanes(&accounts, &config.lane),
             terms: config.lease,
             options: config.engine.clone(),
         })?;
@@ -170,21 +171,26 @@ impl Node {
     }
 }
 
-/// The setup of each lane. Neighbouring submitters with the same policy share one setup, because there may be ten
-/// thousand.
-fn lanes(accounts: &[SubmitterAccount], limits: &LaneLimits) -> Vec<ServedLane> {
+/// The setup of each lane, with the rules of its chain. Neighbouring submitters with the same policy share one setup,
+/// because there may be ten thousand.
+fn lanes(
+    accounts: &[SubmitterAccount],
+    chains: &[ChainSetup],
+    limits: &LaneLimits,
+) -> Result<Vec<ServedLane>, UnknownChain> {
     let mut last: Option<Arc<LaneSetup>> = None;
     let mut setup_of = |account: &SubmitterAccount| {
-        let shared = last.take().filter(|setup| setup.policy == account.policy);
-        let setup =
-            shared.unwrap_or_else(|| Arc::new(LaneSetup { policy: account.policy.clone(), limits: limits.clone() }));
+        let chain = chains.iter().find(|setup| setup.chain.id() == account.id.chain());
+        let rules = chain.ok_or_else(|| UnknownChain { submitter: account.id.clone() })?.chain.rules();
+        let shared = last.take().filter(|setup| setup.policy == account.policy && setup.rules == rules);
+        let new = || Arc::new(LaneSetup { policy: account.policy.clone(), limits: limits.clone(), rules });
+        let setup = shared.unwrap_or_else(new);
         last = Some(Arc::clone(&setup));
-        setup
+        Ok(setup)
     };
-    let served = |account: &SubmitterAccount| ServedLane {
-        submitter: account.id.clone(),
-        setup: setup_of(account),
-        signer: Arc::clone(&account.signer),
+    let served = |account: &SubmitterAccount| {
+        let (submitter, signer) = (account.id.clone(), Arc::clone(&account.signer));
+        Ok(ServedLane { submitter, setup: setup_of(account)?, signer })
     };
     accounts.iter().map(served).collect()
 }

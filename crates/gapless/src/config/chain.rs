@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use gapless_chain_evm::{EndpointOptions, EvmChainOptions, FeeOptions, SendTo};
+use gapless_chain_evm::{EndpointOptions, EvmChainOptions, FeeOptions, GasMargin, SendTo};
 use gapless_chain_evm::{OverrideRule, Overrides};
 use gapless_domain::{ChainId, SubmitterPolicy};
-use gapless_engine::{Finality, GasPolicy, WatcherOptions};
+use gapless_engine::{Finality, PriceOptions, WatcherOptions};
 use gapless_secret::SecretUrl;
 
 use super::problem::ProblemKind;
@@ -37,13 +37,20 @@ pub(crate) struct EndpointConfig {
     pub(crate) weight: u32,
 }
 
+/// The section `[gas]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GasConfig {
+    pub(crate) margin: GasMargin,
+    pub(crate) prices: PriceOptions,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChainConfig {
     pub(crate) id: ChainId,
     pub(crate) endpoints: Vec<EndpointConfig>,
     pub(crate) rpc: RpcConfig,
     pub(crate) watcher: WatcherOptions,
-    pub(crate) gas: GasPolicy,
+    pub(crate) gas: GasConfig,
     pub(crate) oracle: FeeOptions,
     /// The policy of the chain's submitters that have none of their own.
     pub(crate) policy: SubmitterPolicy,
@@ -86,7 +93,7 @@ impl Default for RpcConfig {
 pub(crate) struct ChainDefaults {
     rpc: RpcConfig,
     watcher: WatcherOptions,
-    gas: GasPolicy,
+    gas: GasConfig,
     oracle: FeeOptions,
     policy: SubmitterPolicy,
 }
@@ -97,7 +104,7 @@ impl ChainDefaults {
         ChainDefaults {
             rpc: file.within("rpc", |section| rpc(section, RpcConfig::default())),
             watcher: by_policy(watcher, &policy, finality),
-            gas: file.within("gas", |section| pace::gas(section, GasPolicy::default())),
+            gas: file.within("gas", |section| pace::gas(section, GasConfig::default())),
             oracle: file.within("oracle", |section| pace::oracle(section, FeeOptions::default())),
             policy,
         }
@@ -141,7 +148,7 @@ pub(crate) fn chains(file: &mut Section<'_>, base: &ChainDefaults) -> Vec<ChainC
 
 fn chain(item: &mut Section<'_>, base: &ChainDefaults) -> Option<ChainConfig> {
     let id = item.need::<ChainId>("id");
-    if id.as_ref().is_some_and(|id| !id.is_evm()) {
+    if id.as_ref().is_some_and(|id| id.rules().is_none()) {
         item.refuse("id", ProblemKind::NotSupported { feature: "a chain of another namespace than eip155".to_owned() });
     }
     if !item.has("rpc") {

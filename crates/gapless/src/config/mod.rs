@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 
 use gapless_api::ApiLimits;
 use gapless_chain_evm::OverrideRule;
-use gapless_domain::{LaneLimits, LeaseTerms, Limits, SubmitterPolicy};
+use gapless_domain::{ChainRules as _, EvmRules, LaneLimits, LeaseTerms, Limits, SubmitterPolicy};
 use gapless_engine::EngineOptions;
 
 pub(crate) use chain::{ChainConfig, EndpointConfig};
@@ -152,7 +152,7 @@ fn read(file: &mut Section<'_>) -> Config {
     let auth = parts::auth(file, node.listen);
     let lease = file.within("lease", parts::lease);
     let store = file.within("store", |section| parts::store(section, lease));
-    let (policy, finality, stuck_webhook) = policy::policy(file, SubmitterPolicy::default());
+    let (policy, finality, stuck_webhook) = policy::policy(file, EvmRules.defaults());
     file.within("events", |section| section.find::<EventsMode>("mode"));
     let (limits, calls) = file.within("limits", |section| (parts::limits(section), parts::call_limits(section)));
     let engine = pace::engine(file);

@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use gapless_chain_evm::{FeeOptions, Rollup};
+use gapless_chain_evm::{FeeOptions, GasMargin, Rollup};
 use gapless_domain::{LaneLimits, LanePauses};
 use gapless_engine::{
-    BatchLimits, DispatchOptions, EngineOptions, GasPolicy, RetentionOptions, ShareOptions, WatcherOptions,
+    BatchLimits, DispatchOptions, EngineOptions, PriceOptions, RetentionOptions, ShareOptions, WatcherOptions,
 };
 use gapless_signer::SigningLimits;
 
+use super::chain::GasConfig;
 use super::policy::Price;
 use super::problem::ProblemKind;
 use super::section::{Section, words};
@@ -179,15 +180,14 @@ fn floor(section: &mut Section<'_>, key: &'static str, base: u128) -> u128 {
 }
 
 /// The section `[gas]`, of the file or of a chain.
-pub(crate) fn gas(section: &mut Section<'_>, base: GasPolicy) -> GasPolicy {
-    let factor_permille = section.read("factor", Permille(base.factor_permille)).0;
+pub(crate) fn gas(section: &mut Section<'_>, base: GasConfig) -> GasConfig {
+    let factor_permille = section.read("factor", Permille(base.margin.factor_permille)).0;
     if !(1000..=100_000).contains(&factor_permille) {
         let (min, max) = ("1.0".to_owned(), "100.0".to_owned());
         section.refuse("factor", ProblemKind::Range { min, max });
     }
-    GasPolicy {
-        factor_permille,
-        constant: section.read_in("constant", base.constant, 0..=1_000_000_000),
-        price_for: section.read_in("price_for", base.price_for, Duration::ZERO..=Duration::from_secs(60)),
-    }
+    let constant = section.read_in("constant", base.margin.constant, 0..=1_000_000_000);
+    let longest = Duration::from_secs(60);
+    let price_for = section.read_in("price_for", base.prices.price_for, Duration::ZERO..=longest);
+    GasConfig { margin: GasMargin { factor_permille, constant }, prices: PriceOptions { price_for } }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gapless_api::ApiLimits;
-use gapless_domain::{LeaseTerms, Limits, OwnerId};
+use gapless_domain::{ActionLimits, EvmLimits, LeaseTerms, Limits, OwnerId};
 use gapless_secret::SecretUrl;
 use gapless_store_postgres::PgOptions;
 use gapless_store_sqlite::SqliteOptions;
@@ -164,15 +164,20 @@ pub(crate) fn limits(section: &mut Section<'_>) -> Limits {
     let base = Limits::default();
     let longest_hold = Duration::from_secs(24 * 3600);
     let hold = section.read_in("hold", Duration::from_millis(base.hold_ms.into()), Duration::ZERO..=longest_hold);
+    let evm = base.action.evm;
     Limits {
         request_id_bytes: bytes(section, "request_id_bytes", base.request_id_bytes),
-        data_bytes: bytes(section, "data_bytes", base.data_bytes),
         metadata_bytes: bytes(section, "metadata_bytes", base.metadata_bytes),
-        access_list_items: section.read("access_list_items", base.access_list_items),
-        access_list_keys: section.read("access_list_keys", base.access_list_keys),
-        authorizations: section.read("authorizations", base.authorizations),
-        gas_limit: section.read("gas_limit", base.gas_limit),
         hold_ms: u32::try_from(hold.as_millis()).unwrap_or(base.hold_ms),
+        action: ActionLimits {
+            evm: EvmLimits {
+                data_bytes: bytes(section, "data_bytes", evm.data_bytes),
+                access_list_items: section.read("access_list_items", evm.access_list_items),
+                access_list_keys: section.read("access_list_keys", evm.access_list_keys),
+                authorizations: section.read("authorizations", evm.authorizations),
+                gas_limit: section.read("gas_limit", evm.gas_limit),
+            },
+        },
     }
 }
 

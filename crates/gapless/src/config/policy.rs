@@ -151,7 +151,7 @@ const NONCE_KEYS: [&str; 5] =
 fn nonce(section: &mut Section<'_>, base: NoncePolicy) -> NoncePolicy {
     NoncePolicy {
         max_in_flight: section.read("max_in_flight", base.max_in_flight),
-        delegated_max_in_flight: section.read("delegated_max_in_flight", base.delegated_max_in_flight),
+        narrow_max_in_flight: section.read("delegated_max_in_flight", base.narrow_max_in_flight),
         release: section.read("release", base.release),
         start_from: section.read("start_from", base.start_from),
         on_external_nonce: section.read("on_external_nonce", base.on_external_nonce),

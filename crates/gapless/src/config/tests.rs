@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use gapless_chain_evm::FeeOptions;
 use gapless_domain::{Limits, StartFrom, SubmitterPolicy};
-use gapless_engine::{GasPolicy, RetentionOptions, ShareOptions, WatcherOptions};
+use gapless_engine::{RetentionOptions, ShareOptions, WatcherOptions};
 use gapless_store_postgres::PgOptions;
 
-use super::chain::RpcConfig;
+use super::chain::{GasConfig, RpcConfig};
 use super::file::TextSource;
 use super::section::{ConfigReport, Section};
 use super::tree::{ConfigNode, ConfigTable, Value};
@@ -72,7 +72,7 @@ fn default_file_equals_defaults_in_code() {
     assert_eq!(format!("{:?}", config.store), format!("{:?}", StoreConfig::default()));
     assert_eq!(format!("{:?}", config.engine), format!("{:?}", EngineOptions::default()));
     let chain = &good(CHAIN, &[]).config.chains[0];
-    assert_eq!((chain.gas, &chain.watcher), (GasPolicy::default(), &WatcherOptions::default()));
+    assert_eq!((chain.gas, &chain.watcher), (GasConfig::default(), &WatcherOptions::default()));
     assert_eq!((chain.rpc, &chain.policy), (RpcConfig::default(), &SubmitterPolicy::default()));
     assert_eq!(chain.oracle, FeeOptions::default());
     assert!(config.chains.is_empty() && config.submitters.is_empty() && config.classify.is_empty());

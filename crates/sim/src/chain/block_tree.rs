@@ -223,11 +223,9 @@ impl BlockEntry {
         Receipt {
             hash: tx.hash(),
             block: self.header.block,
-            from: tx.read.plan.submitter.evm_address().unwrap_or_default(),
             succeeded: tx.succeeds,
-            gas_used: tx.gas_used,
-            effective_gas_price: Amount::from(tx.price(self.base_fee())),
-            contract_address: None,
+            work_used: tx.gas_used,
+            unit_price: Amount::from(tx.price(self.base_fee())),
         }
     }
 

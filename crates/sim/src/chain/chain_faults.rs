@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gapless_domain::{Address, Amount, Bytes, EvmCall, Fees, Nonce, SignedTx, TxPlan};
+use gapless_domain::{Address, Amount, Bytes, EvmCall, Fees, Nonce, SignedTx, TxPlan, Work};
 
 use super::endpoint::EndpointCondition;
 use super::signed::sign_as_stranger;
@@ -178,8 +178,13 @@ impl ChainFaults {
             data: Bytes::from_static(b"a stranger"),
             ..EvmCall::default()
         };
-        let plan =
-            TxPlan { submitter: lane.clone(), nonce: Nonce::new(nonce).ok()?, call, gas_limit: STRANGER_GAS, fees };
+        let plan = TxPlan {
+            submitter: lane.clone(),
+            nonce: Nonce::new(nonce).ok()?,
+            action: call.into(),
+            work: Work::new(STRANGER_GAS),
+            fees,
+        };
         let SignedTx { raw, hash } = sign_as_stranger(&plan);
         let to = match dice.permille(400) {
             true => PoolId::Miner,

@@ -13,11 +13,12 @@ use gapless_chain::{
     Header, HeaderAt, Reason, Receipt, Revert, SendAnswer, SentInBlock, UnreadableTx, Wanted,
 };
 use gapless_domain::{
-    Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, NodeText, Nonce, OwnerId,
-    SignedPlan, SignedTx, SubmitterId,
+    Action, Amount, B256, BlockRef, Bytes, ChainId, ChainRules, DiagnoseRequest, Fees, MempoolSignal, NodeText, Nonce,
+    OwnerId, SignedPlan, SignedTx, SubmitterId, Work,
 };
 
 use super::block_tree::BlockId;
+use super::calls::{data_of, rules};
 use super::endpoint::{EndpointCondition, name_of};
 use super::pool::PoolRefusal;
 use super::signed::{self, gas_of, narrow};
@@ -25,9 +26,11 @@ use super::state::ChainState;
 use super::texts::{self, RequestFailure};
 use super::{ChainWorld, lock};
 use crate::fault::{Fault, Faults};
-use crate::history::{History, Moment};
+use crate::history::{History, Moment, effect_of};
 use crate::net::Net;
 
+/// The margin of measured work over the gas that a call uses.
+const MARGIN_PERMILLE: u64 = 1200;
 /// The time-out of every request.
 const TIME_OUT: Duration = Duration::from_secs(5);
 /// The travel time of a slow request. It arrives, also after the time-out.
@@ -246,7 +249,7 @@ impl EndpointChain<'_> {
         tree.at(self.head, number).and_then(|id| tree.header(id))
     }
 
-    pub(super) fn estimate(&self, from: &SubmitterId, call: &EvmCall, at: BlockRef) -> EndpointResult<u64> {
+    pub(super) fn measure(&self, from: &SubmitterId, action: &Action, at: BlockRef) -> EndpointResult<Work> {
         let state = &self.state;
         let id = state
             .tree
@@ -255,12 +258,12 @@ impl EndpointChain<'_> {
         let account =
             state.account(from).ok_or_else(|| RequestFailure::answered(Reason::Unrecognized, "unknown account"))?;
         let balance = state.tree.accounts(id).get(account).map_or(0, |account| account.balance);
-        let cost = narrow(call.value.get());
+        let cost = narrow(action.outflow().get());
         if cost > balance {
             let refused = PoolRefusal::InsufficientFunds { balance, cost };
             return Err(texts::refusal(state.family(self.endpoint), refused));
         }
-        let effect = crate::history::effect_of(&call.data);
+        let effect = effect_of(data_of(action));
         if let Some(effect) = effect.filter(|effect| effect % 11 == 5) {
             // The call depends on an earlier intent that is not mined yet.
             let pool = state.endpoints.get(self.endpoint).map(|endpoint| &endpoint.pool);
@@ -269,7 +272,7 @@ impl EndpointChain<'_> {
                 return Err(RequestFailure::reverted("too early"));
             }
         }
-        Ok(gas_of(call))
+        Ok(Work::new(gas_of(action) * MARGIN_PERMILLE / 1000))
     }
 
     pub(super) fn account_view(&self, lane: &SubmitterId, final_at: Option<BlockRef>) -> AccountView {
@@ -286,7 +289,7 @@ impl EndpointChain<'_> {
             pending: nonce(pending),
             finalized: finalized.map(|account| nonce(account.count)),
             balance: Amount::from(latest.map_or(0, |account| account.balance)),
-            delegated: false,
+            narrow: false,
         }
     }
 
@@ -453,12 +456,12 @@ impl ChainReader for ChainClient {
 
 #[async_trait]
 impl ChainPricer for ChainClient {
-    async fn estimate_gas(&self, from: &SubmitterId, calls: &[&EvmCall], at: BlockRef) -> Vec<Result<u64, ChainError>> {
-        let estimate = |call: &&EvmCall| {
-            let (from, call) = (from.clone(), (*call).clone());
-            self.read(move |chain| chain.estimate(&from, &call, at))
+    async fn measure(&self, from: &SubmitterId, actions: &[&Action], at: BlockRef) -> Vec<Result<Work, ChainError>> {
+        let measure = |action: &&Action| {
+            let (from, action) = (from.clone(), (*action).clone());
+            self.read(move |chain| chain.measure(&from, &action, at))
         };
-        join_all(calls.iter().map(estimate)).await
+        join_all(actions.iter().map(measure)).await
     }
 
     async fn quote(&self) -> Result<FeeQuote, ChainError> {
@@ -479,6 +482,10 @@ impl ChainSender for ChainClient {
 }
 
 impl Chain for ChainClient {
+    fn rules(&self) -> &'static dyn ChainRules {
+        rules()
+    }
+
     fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
         let read = signed::read_signed(raw)?;
         if read.plan.submitter.chain() != &self.world.id {

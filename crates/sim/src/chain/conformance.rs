@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use gapless_chain::conformance::{Harness, Lack};
-use gapless_domain::{Address, Amount, EvmCall, Fees, Nonce, TxPlan};
+use gapless_domain::{Action, EvmCall, Fees, Nonce, TxPlan, Work};
 use tokio::task::JoinSet;
 
 use super::endpoint::EndpointCondition;
@@ -29,19 +29,14 @@ fn lanes() -> Vec<SubmitterId> {
     (1..=ACCOUNTS).map(|number| format!("eip155:31337:0x{number:040x}").parse().unwrap()).collect()
 }
 
-fn call_with_effect(effect: u64) -> EvmCall {
-    let data = Bytes::from(effect.to_be_bytes().to_vec());
-    EvmCall { to: Some(Address::repeat_byte(1)), value: Amount::from(1_u64), data, ..EvmCall::default() }
-}
-
-/// A call that reverts as long as an earlier effect of the account is pooled.
-async fn reverting_call(chain: &dyn Chain, from: &SubmitterId) -> EvmCall {
+/// An action that reverts as long as an earlier effect of the account is pooled.
+async fn reverting_action(chain: &dyn Chain, from: &SubmitterId) -> Action {
     let nonce = chain.accounts(std::slice::from_ref(from), None).await.unwrap()[0].pending;
     let fees = Fees::Eip1559 { max_fee: 10 * GWEI, max_priority_fee: GWEI };
-    let call = call_with_effect(SUCCEEDS);
-    let plan = TxPlan { submitter: from.clone(), nonce, call, gas_limit: 60_000, fees };
+    let call = action(SUCCEEDS);
+    let plan = TxPlan { submitter: from.clone(), nonce, action: call, work: Work::new(60_000), fees };
     chain.broadcast(&[sign(&plan)]).await;
-    call_with_effect(TOO_EARLY)
+    action(TOO_EARLY)
 }
 
 mod scripted_chain {
@@ -80,12 +75,12 @@ mod scripted_chain {
             self.chain.mine();
         }
 
-        async fn reverting_call(&self, from: &SubmitterId) -> EvmCall {
-            reverting_call(&*self.chain, from).await
+        async fn reverting_action(&self, from: &SubmitterId) -> Action {
+            reverting_action(&*self.chain, from).await
         }
 
-        fn failing_call(&self) -> EvmCall {
-            call_with_effect(FAILS)
+        fn failing_action(&self) -> Action {
+            action(FAILS)
         }
 
         async fn reorg(&self) -> Result<(), Lack> {
@@ -155,7 +150,7 @@ mod process_chain {
         async fn send_foreign(&self, from: &SubmitterId, nonce: Nonce) -> B256 {
             let call = EvmCall { data: Bytes::from_static(b"foreign"), ..EvmCall::default() };
             let fees = Fees::Eip1559 { max_fee: 100 * GWEI, max_priority_fee: 9 * GWEI };
-            let plan = TxPlan { submitter: from.clone(), nonce, call, gas_limit: 50_000, fees };
+            let plan = TxPlan { submitter: from.clone(), nonce, action: call.into(), work: Work::new(50_000), fees };
             let tx = sign_as_stranger(&plan);
             assert!(self.world.submit_outside(&tx.raw));
             self.stage.sleep(SETTLED).await;
@@ -168,12 +163,12 @@ mod process_chain {
             self.stage.sleep(SETTLED).await;
         }
 
-        async fn reverting_call(&self, from: &SubmitterId) -> EvmCall {
-            reverting_call(&*self.chain, from).await
+        async fn reverting_action(&self, from: &SubmitterId) -> Action {
+            reverting_action(&*self.chain, from).await
         }
 
-        fn failing_call(&self) -> EvmCall {
-            call_with_effect(FAILS)
+        fn failing_action(&self) -> Action {
+            action(FAILS)
         }
 
         async fn reorg(&self) -> Result<(), Lack> {

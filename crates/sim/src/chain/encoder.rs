@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use gapless_domain::{SignedTx, TxPlan};
+use gapless_domain::{Action, SignedTx, TxPlan};
 use gapless_signer::{Signature, Signer, SignerError, SigningInput, TxEncoder};
 
 use super::{ChainWorld, signed};
@@ -28,7 +28,8 @@ pub(super) struct WorldEncoder(pub(super) Arc<ChainWorld>);
 
 impl TxEncoder for WorldEncoder {
     fn signing_input(&self, plan: &TxPlan) -> Result<SigningInput, SignerError> {
-        if !plan.call.access_list.is_empty() || !plan.call.authorizations.is_empty() {
+        let Action::Evm(call) = &plan.action;
+        if !call.access_list.is_empty() || !call.authorizations.is_empty() {
             let text = "the simulator supports no access lists and no authorizations";
             return Err(SignerError::Refused(text.to_owned()));
         }

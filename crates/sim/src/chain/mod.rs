@@ -1,6 +1,7 @@
 //! The chain of a world: blocks, reorgs, pools and endpoints, without an EVM.
 //!
 //! - `signed`, `encoder`: signed transactions in a simple text format
+//! - `calls`: the actions of the callers
 //! - `block_tree`: all blocks, and the state of all accounts after each of them
 //! - `pool`: the pool of one chain node, by geth's rules
 //! - `endpoint`, `texts`: one endpoint, and the error texts of its client family
@@ -12,6 +13,7 @@
 //! Architecture invariant: one lock guards the state, and no task holds it while it waits.
 
 mod block_tree;
+mod calls;
 mod chain_faults;
 mod client;
 #[cfg(test)]
@@ -45,6 +47,8 @@ use crate::net::Net;
 use crate::stage::{Stage, TaskOwner};
 use crate::world_spec::WorldSpec;
 
+pub(crate) use calls::{TOO_LITTLE_WORK, payload_data, rules, version_of};
+pub use calls::{action, data_of};
 pub use encoder::TextEncoder;
 pub use scripted::{Script, ScriptedChain, ScriptedSend};
 pub use signed::{read_signed, sign, sign_as_stranger};

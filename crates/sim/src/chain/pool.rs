@@ -89,7 +89,7 @@ impl TxPool {
         if old.is_some_and(|old| old.hash() == tx.hash()) {
             return Err(PoolRefusal::AlreadyKnown);
         }
-        if tx.read.plan.gas_limit < tx.gas_used {
+        if tx.read.plan.work.units < tx.gas_used {
             return Err(PoolRefusal::GasTooLow);
         }
         if tx.tip > tx.max_fee {

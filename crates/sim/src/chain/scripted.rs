@@ -13,8 +13,8 @@ use gapless_chain::{
     Header, HeaderAt, Reason, Receipt, Revert, SendAnswer, SentInBlock, UnreadableTx, Wanted, mempool_signal,
 };
 use gapless_domain::{
-    Amount, B256, BlockRef, Bytes, ChainId, DiagnoseRequest, EvmCall, Fees, MempoolSignal, Nonce, SignedPlan, SignedTx,
-    SubmitterId, Tick, TxPlan, U256,
+    Action, Amount, B256, BlockRef, Bytes, ChainId, ChainRules, DiagnoseRequest, EvmCall, Fees, MempoolSignal, Nonce,
+    SignedPlan, SignedTx, SubmitterId, Tick, TxPlan, U256, Work,
 };
 use gapless_engine::Driver;
 use tokio::sync::Notify;
@@ -214,7 +214,7 @@ impl ScriptedChain {
     pub fn foreign_call(&self, sender: &SubmitterId, nonce: u64, call: EvmCall) -> B256 {
         let Ok(nonce) = Nonce::new(nonce) else { unreachable!("a test names real nonces") };
         let fees = Fees::Eip1559 { max_fee: 100 * GWEI, max_priority_fee: 9 * GWEI };
-        let plan = TxPlan { submitter: sender.clone(), nonce, call, gas_limit: FOREIGN_GAS, fees };
+        let plan = TxPlan { submitter: sender.clone(), nonce, action: call.into(), work: Work::new(FOREIGN_GAS), fees };
         let SignedTx { raw, hash } = signed::sign_as_stranger(&plan);
         let _ = self.enter(|state, now| state.accept(&raw, now));
         hash
@@ -329,9 +329,9 @@ impl ScriptedChain {
 
     /// The receipt as the script shows it.
     fn shown(&self, mut receipt: Receipt) -> Receipt {
+        let sender = self.enter(|state, _| state.known(receipt.hash).map(|tx| tx.read.plan.submitter.clone()));
         let script = self.scripted();
-        let reverting = script.reverting.as_ref().and_then(SubmitterId::evm_address);
-        receipt.succeeded &= reverting != Some(receipt.from);
+        receipt.succeeded &= script.reverting.is_none() || script.reverting != sender;
         if script.misplaced.contains(&receipt.hash) {
             receipt.block.hash = B256::repeat_byte(0xee);
         }
@@ -462,17 +462,17 @@ impl ChainReader for ScriptedChain {
 
 #[async_trait]
 impl ChainPricer for ScriptedChain {
-    async fn estimate_gas(&self, from: &SubmitterId, calls: &[&EvmCall], at: BlockRef) -> Vec<Result<u64, ChainError>> {
+    async fn measure(&self, from: &SubmitterId, actions: &[&Action], at: BlockRef) -> Vec<Result<Work, ChainError>> {
         let is_reverted = self.scripted().estimate_reverts;
-        let reached = self.count("estimate_gas");
-        let estimate = |call: &&EvmCall| {
+        let reached = self.count("measure");
+        let measure = |action: &Action| {
             reached.clone()?;
             if is_reverted {
                 return Err(RequestFailure::reverted("no"));
             }
-            self.ask(|chain| chain.estimate(from, call, at))
+            self.ask(|chain| chain.measure(from, action, at))
         };
-        calls.iter().map(|call| estimate(call).map_err(|failure| error(&failure))).collect()
+        actions.iter().map(|action| measure(action).map_err(|failure| error(&failure))).collect()
     }
 
     async fn quote(&self) -> Result<FeeQuote, ChainError> {
@@ -500,6 +500,10 @@ impl ChainSender for ScriptedChain {
 }
 
 impl Chain for ScriptedChain {
+    fn rules(&self) -> &'static dyn ChainRules {
+        super::rules()
+    }
+
     fn read_signed(&self, raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
         signed::read_signed(raw)
     }

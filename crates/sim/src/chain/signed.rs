@@ -4,9 +4,11 @@ use std::str::FromStr;
 
 use gapless_chain::UnreadableTx;
 use gapless_domain::{
-    Bytes, EvmCall, Fees, NodeText, Nonce, SignedPlan, SignedTx, SubmitterId, TxPlan, U256, keccak256,
+    Action, Bytes, EvmCall, EvmRules, Fees, NodeText, Nonce, SignedPlan, SignedTx, SubmitterId, TxPlan, U256, Work,
+    keccak256,
 };
 
+use super::calls::data_of;
 use crate::history::effect_of;
 
 const BY_NODE: &str = "node";
@@ -34,7 +36,7 @@ pub fn read_signed(raw: &Bytes) -> Result<SignedPlan, UnreadableTx> {
 }
 
 fn encode(plan: &TxPlan, by: &str) -> SignedTx {
-    let TxPlan { submitter, nonce, call, gas_limit, fees } = plan;
+    let TxPlan { submitter, nonce, action: Action::Evm(call), work: Work { units: gas_limit }, fees } = plan;
     let to = call.to.map_or_else(|| "-".to_owned(), |to| to.to_string());
     let fees = match fees {
         Fees::Legacy { gas_price } => format!("{gas_price}"),
@@ -62,14 +64,14 @@ fn decode(raw: &Bytes) -> Option<(SignedPlan, bool)> {
     };
     let value = parsed(field("value")?)?;
     let data = parsed(field("data")?)?;
-    let gas_limit = parsed(field("gas")?)?;
+    let gas_limit: u64 = parsed(field("gas")?)?;
     let fees = field("fees")?;
     let fees = match fees.split_once('+') {
         Some((max, tip)) => Fees::Eip1559 { max_fee: parsed(max)?, max_priority_fee: parsed(tip)? },
         None => Fees::Legacy { gas_price: parsed(fees)? },
     };
     let call = EvmCall { to, value, data, ..EvmCall::default() };
-    let plan = TxPlan { submitter, nonce, call, gas_limit, fees };
+    let plan = TxPlan { submitter, nonce, action: call.into(), work: Work::new(gas_limit), fees };
     let signed = SignedTx { hash: keccak256(raw), raw: raw.clone() };
     Some((SignedPlan { plan, signed }, by_stranger))
 }
@@ -101,15 +103,15 @@ impl DecodedTx {
             Fees::Legacy { gas_price } => (gas_price, gas_price),
             Fees::Eip1559 { max_fee, max_priority_fee } => (max_fee, max_priority_fee),
         };
-        let effect = if by_stranger { None } else { effect_of(&read.plan.call.data) };
+        let effect = if by_stranger { None } else { effect_of(data_of(&read.plan.action)) };
         Some(DecodedTx {
             by_stranger,
             account: account(&read.plan.submitter)?,
             nonce: read.plan.nonce.get(),
             max_fee,
             tip,
-            worst_cost: narrow(read.plan.worst_cost().get()),
-            gas_used: gas_of(&read.plan.call),
+            worst_cost: narrow(read.plan.worst_cost(&EvmRules).get()),
+            gas_used: gas_of(&read.plan.action),
             // The gas estimate does not show that the call reverts.
             succeeds: effect.is_none_or(|effect| effect % 7 != 3),
             read,
@@ -121,7 +123,7 @@ impl DecodedTx {
     }
 
     pub(super) fn effect(&self) -> Option<u64> {
-        if self.by_stranger { None } else { effect_of(&self.read.plan.call.data) }
+        if self.by_stranger { None } else { effect_of(data_of(&self.read.plan.action)) }
     }
 
     pub(super) fn price(&self, base_fee: u128) -> u128 {
@@ -130,14 +132,14 @@ impl DecodedTx {
 
     /// The amount that a block with this base fee takes from the account.
     pub(super) fn cost(&self, base_fee: u128) -> u128 {
-        let value = if self.succeeds { narrow(self.read.plan.call.value.get()) } else { 0 };
+        let value = if self.succeeds { narrow(self.read.plan.action.outflow().get()) } else { 0 };
         value.saturating_add(self.price(base_fee).saturating_mul(u128::from(self.gas_used)))
     }
 }
 
 /// The gas that a call uses, in every block.
-pub(super) fn gas_of(call: &EvmCall) -> u64 {
-    TRANSFER_GAS + BYTE_GAS * call.data.len() as u64
+pub(super) fn gas_of(action: &Action) -> u64 {
+    TRANSFER_GAS + BYTE_GAS * action.bytes() as u64
 }
 
 pub(super) fn narrow(value: U256) -> u128 {
@@ -153,13 +155,14 @@ mod tests {
         TxPlan {
             submitter: "eip155:31337:0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266".parse().unwrap(),
             nonce: Nonce::new(7).unwrap(),
-            call: EvmCall {
+            action: EvmCall {
                 to: Some(Address::repeat_byte(3)),
                 value: Amount::from(5_u64),
                 data: Bytes::from(9_u64.to_be_bytes().to_vec()),
                 ..EvmCall::default()
-            },
-            gas_limit: 30_000,
+            }
+            .into(),
+            work: Work::new(30_000),
             fees,
         }
     }
@@ -168,8 +171,7 @@ mod tests {
     fn signed_bytes_are_decoded_to_the_same_plan() {
         let dynamic = plan(Fees::Eip1559 { max_fee: 30, max_priority_fee: 2 });
         let mut bare = plan(Fees::Legacy { gas_price: 11 });
-        bare.call.to = None;
-        bare.call.data = Bytes::new();
+        bare.action = EvmCall { value: Amount::from(5_u64), ..EvmCall::default() }.into();
         for plan in [dynamic, bare] {
             for signed in [sign(&plan), sign_as_stranger(&plan)] {
                 let read = read_signed(&signed.raw).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gapless_chain::Verdict;
 use gapless_domain::{
     Address, Amount, Bytes, DiagnoseRequest, EvmCall, ExternalNoncePolicy, Fees, MempoolSignal, Nonce, OwnerId,
-    SendOutcome, SignedTx, SubmitterId, TxPlan,
+    SendOutcome, SignedTx, SubmitterId, TxPlan, Work,
 };
 
 use super::endpoint::EndpointCondition;
@@ -53,7 +53,13 @@ fn signed(lane: &SubmitterId, nonce: u64, effect: u64, gwei: u128) -> SignedTx {
     };
     let price = gwei * 1_000_000_000;
     let fees = Fees::Eip1559 { max_fee: price, max_priority_fee: price / 10 };
-    sign(&TxPlan { submitter: lane.clone(), nonce: Nonce::new(nonce).unwrap(), call, gas_limit: 60_000, fees })
+    sign(&TxPlan {
+        submitter: lane.clone(),
+        nonce: Nonce::new(nonce).unwrap(),
+        action: call.into(),
+        work: Work::new(60_000),
+        fees,
+    })
 }
 
 impl ChainFixture {

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gapless_domain::{
     Attempt, B256, BlockRef, Bytes, Cursor, Event, EventBody, EventKind, EventPosition, IntentRecord, LaneEventKind,
-    Payload, RequestId, StateName, SubmitterId, TxId, TxState, targets,
+    RequestId, StateName, SubmitterId, TxId, TxState, targets,
 };
 use gapless_store::{Store, StoreError, TxFilter};
 
+use crate::chain::{data_of, payload_data};
 use crate::history::{ChainBlock, ChainTx};
 
 use super::CheckFailure;
@@ -126,7 +127,7 @@ impl Findings<'_> {
 /// The canonical chain, indexed.
 struct ChainIndex<'a> {
     txs: BTreeMap<B256, (BlockRef, &'a ChainTx)>,
-    /// The calldata of our own transactions, in order.
+    /// The bytes of our own transactions, in order.
     effects: Vec<(&'a SubmitterId, &'a Bytes, B256)>,
     used: BTreeSet<(&'a SubmitterId, u64)>,
     final_number: u64,
@@ -145,9 +146,10 @@ impl<'a> ChainIndex<'a> {
                 let plan = &tx.read.plan;
                 chain.txs.insert(tx.hash(), (block.block, tx));
                 chain.used.insert((&plan.submitter, plan.nonce.get()));
-                // A transaction without calldata is a filler or a cancel.
-                if !tx.by_stranger && !plan.call.data.is_empty() {
-                    chain.effects.push((&plan.submitter, &plan.call.data, tx.hash()));
+                // A transaction without bytes is a filler or a cancel.
+                let data = data_of(&plan.action);
+                if !tx.by_stranger && !data.is_empty() {
+                    chain.effects.push((&plan.submitter, data, tx.hash()));
                 }
             }
         }
@@ -155,12 +157,12 @@ impl<'a> ChainIndex<'a> {
     }
 }
 
-/// No two requests of a run have the same calldata, so calldata on the chain identifies its request.
+/// No two requests of a run have the same bytes, so bytes on the chain identify their request.
 fn exactly_once(end: &EndState, chain: &ChainIndex<'_>, found: &mut Findings<'_>) {
     let mut effects = BTreeMap::new();
     for (lane, data, hash) in &chain.effects {
         if let Some(other) = effects.insert((*lane, *data), *hash) {
-            found.add(lane, format!("{other} and {hash} are both on the chain with equal calldata: {data}"));
+            found.add(lane, format!("{other} and {hash} are both on the chain with equal bytes: {data}"));
         }
     }
     let mut requests = BTreeMap::new();
@@ -171,7 +173,7 @@ fn exactly_once(end: &EndState, chain: &ChainIndex<'_>, found: &mut Findings<'_>
             found.add(lane, format!("request {request} belongs to {other} and to {}", tx.id));
         }
         let asked = [Some(tx.intent.payload()), tx.replacement.as_ref()].into_iter().flatten();
-        let data = asked.filter_map(|payload| if let Payload::Evm(call) = payload { Some(&call.data) } else { None });
+        let data = asked.filter_map(payload_data);
         let ended_elsewhere = |hash: &B256| {
             tx.state.name().is_terminal() && settled(&tx.state).is_none_or(|settled| settled.inclusion.hash != *hash)
         };

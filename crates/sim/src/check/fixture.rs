@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::{
-    Amount, AttemptKind, B256, BlockLink, BlockRef, Bytes, Change, Command, CommandId, CommandKind, CommandReport,
-    CommandResult, Cursor, EvmCall, Execution, ExternalNoncePolicy, Fees, FencingToken, Inclusion, Intent,
-    IntentRecord, LaneCommit, Lease, LeaseTerms, LostRule, NewAttempt, NodeText, Nonce, OwnerId, Payload, Protection,
-    ReleaseRule, RequestId, SignedTx, Speed, SubmitterId, Timestamp, Transition, TxId, TxPlan, TxState,
+    Amount, AttemptKind, B256, BlockLink, BlockRef, Change, Command, CommandId, CommandKind, CommandReport,
+    CommandResult, Cursor, Execution, ExternalNoncePolicy, Fees, FencingToken, Inclusion, Intent, IntentRecord,
+    LaneCommit, Lease, LeaseTerms, LostRule, NewAttempt, NodeText, Nonce, OwnerId, Protection, ReleaseRule, RequestId,
+    SignedTx, Speed, SubmitterId, Timestamp, Transition, TxId, TxPlan, TxState, Work,
 };
 use gapless_store::{
     Acquired, CommitVerdict, IntentIntake, Lanes, Leases, ManualClock, Model, ModelStore, NewIntent, NewSubmitter,
     Snapshot, Upkeep,
 };
 
-use crate::chain::{read_signed, sign, sign_as_stranger};
+use crate::chain::{action, read_signed, sign, sign_as_stranger};
 use crate::fault::Fault;
 use crate::history::{ChainBlock, ChainTx, Moment};
 use crate::store::wait_for;
@@ -146,9 +146,8 @@ impl CheckFixture {
     }
 
     pub(super) fn intent(&self, number: u64) -> IntentRecord {
-        let call = EvmCall { to: self.lane.evm_address(), data: data(number), ..EvmCall::default() };
         let request = RequestId::restore(&format!("request-{number}"));
-        let intent = Intent::restore(self.lane.clone(), request, Payload::Evm(call), Speed::Standard, None, None);
+        let intent = Intent::restore(self.lane.clone(), request, action(number).into(), Speed::Standard, None, None);
         let now = Timestamp::from_micros(1_000_000);
         let id = TxId::from_uuid(uuid::Uuid::from_u128(u128::from(number)));
         IntentRecord {
@@ -191,8 +190,8 @@ impl CheckFixture {
     }
 
     pub(super) fn plan(&self, nonce: u64, number: u64) -> TxPlan {
-        let call = EvmCall { to: self.lane.evm_address(), data: data(number), ..EvmCall::default() };
-        TxPlan { submitter: self.lane.clone(), nonce: Nonce::new(nonce).unwrap(), call, gas_limit: 50_000, fees: FEES }
+        let (action, work) = (action(number), Work::new(50_000));
+        TxPlan { submitter: self.lane.clone(), nonce: Nonce::new(nonce).unwrap(), action, work, fees: FEES }
     }
 
     pub(super) fn bind_commit(&self, tx: &IntentRecord, number: u64) -> (LaneCommit, NewAttempt) {
@@ -298,19 +297,15 @@ impl CheckFixture {
             block: head.block,
             parent_hash: head.parent,
             execution: Execution::Success,
-            gas_used: 21_000,
-            effective_gas_price: Amount::from(1_u64),
+            work_used: 21_000,
+            unit_price: Amount::from(1_u64),
         }
     }
 }
 
 pub(super) const NOTHING: &[&str] = &[];
 
-const FEES: Fees = Fees::Eip1559 { max_fee: 100, max_priority_fee: 1 };
-
-fn data(number: u64) -> Bytes {
-    Bytes::from(number.to_be_bytes().to_vec())
-}
+const FEES: Fees = Fees::with_tip(100, 1);
 
 /// Applies the commit to the record.
 pub(super) fn follow(tx: &mut IntentRecord, commit: &LaneCommit) {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use gapless_domain::{
     AttemptKind, B256, Bytes, CancelReason, Cancellation, Change, Cursor, Fees, FencingToken, Intent, LaneCommit,
-    Lease, Payload, Progress, RequestId, SlotKind, SubmitterId, TxId, TxState,
+    Lease, Progress, RequestId, SlotKind, SubmitterId, TxId, TxState,
 };
 
+use crate::chain::payload_data;
 use crate::history::{Moment, effect_of};
 
 /// All rows that matter for a promise.
@@ -49,9 +50,9 @@ pub struct IntentEntry {
     pub intent: Arc<Intent>,
     pub state: TxState,
     pub version: u32,
-    /// The number in its calldata.
+    /// The number in its bytes.
     pub effect: Option<u64>,
-    /// The calldata of each replacement, added with the attempt that carries it first.
+    /// The bytes of each replacement, added with the attempt that carries it first.
     pub replacements: Vec<Bytes>,
 }
 
@@ -101,10 +102,7 @@ impl Ledger {
     }
 
     fn accept(&mut self, id: TxId, intent: &Arc<Intent>) -> LedgerBefore {
-        let effect = match intent.payload() {
-            Payload::Evm(call) => effect_of(&call.data),
-            Payload::Reservation(_) => None,
-        };
+        let effect = payload_data(intent.payload()).and_then(|data| effect_of(data));
         let key = (intent.submitter().clone(), intent.request_id().clone());
         let same_request = self.requests.insert(key, id).filter(|other| *other != id);
         let entry = IntentEntry {
@@ -136,9 +134,7 @@ impl Ledger {
                 let row = (entry.state.clone(), entry.version);
                 entry.state = change.to().clone();
                 entry.version = change.to_version();
-                if let Some(Payload::Evm(call)) = change.replacement() {
-                    entry.replacements.push(call.data.clone());
-                }
+                entry.replacements.extend(change.replacement().and_then(payload_data).cloned());
                 row
             });
             let held = row.as_ref().and_then(|(state, _)| state.bound()).map(|bound| bound.nonce.get());
@@ -234,11 +230,11 @@ impl IntentEntry {
         self.state.name().is_terminal()
     }
 
-    /// True if an attempt of this kind may carry this calldata. A caller that signs by itself may send any calldata.
+    /// True if an attempt of this kind may carry these bytes. A caller that signs by itself may send any bytes.
     pub fn may_carry(&self, kind: AttemptKind, data: &Bytes) -> bool {
-        let Payload::Evm(call) = self.intent.payload() else { return true };
+        let Some(own) = payload_data(self.intent.payload()) else { return true };
         match kind {
-            AttemptKind::Original | AttemptKind::Bump => *data == call.data,
+            AttemptKind::Original | AttemptKind::Bump => data == own,
             AttemptKind::Replace => self.replacements.contains(data),
             AttemptKind::Cancel | AttemptKind::Fill => data.is_empty(),
         }

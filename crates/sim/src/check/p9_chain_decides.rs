@@ -2,6 +2,7 @@
 
 use gapless_domain::{Change, LaneCommit, Settled, TxState};
 
+use crate::chain::data_of;
 use crate::history::Moment;
 
 use super::ledger::{mined_at, settled};
@@ -69,7 +70,7 @@ fn is_final(commit: &LaneCommit, change: &Change, settled: &Settled, view: &Worl
         let did = if location.tx.succeeded { "succeeded" } else { "reverted" };
         return Err(format!("by {hash}, a {} that {did}", settled.inclusion.kind.as_str()));
     }
-    let (kind, data) = (settled.inclusion.kind, &location.tx.read.plan.call.data);
+    let (kind, data) = (settled.inclusion.kind, data_of(&location.tx.read.plan.action));
     match view.ledger.intents.get(&change.tx_id()) {
         Some(entry) if !entry.may_carry(kind, data) => {
             Err(format!("by {hash}, a {} with another effect", kind.as_str()))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gapless_domain::{Amount, B256, SlotKind};
 
-use crate::chain::read_signed;
+use crate::chain::{read_signed, rules};
 use crate::history::Moment;
 
 use super::{Check, CheckFailure, WorldView};
@@ -27,7 +27,7 @@ impl Check for Spending {
         let Moment::Committed { commit, .. } = moment else { return Ok(()) };
         for attempt in commit.attempts() {
             if let Ok(read) = read_signed(&attempt.raw) {
-                self.costs.insert(attempt.hash, read.plan.worst_cost());
+                self.costs.insert(attempt.hash, read.plan.worst_cost(rules()));
             }
         }
         let lane = commit.lease().submitter();

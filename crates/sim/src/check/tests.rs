@@ -516,7 +516,7 @@ fn n06_send_after_lost_lease_is_found() {
 #[test]
 fn funds_bind_beyond_the_balance_is_found() {
     let mut fixture = CheckFixture::new(&wide());
-    let cost = fixture.plan(0, 1).worst_cost();
+    let cost = fixture.plan(0, 1).worst_cost(crate::chain::rules());
     let lane = fixture.lane.clone();
     fixture.view.record_balance(&lane, cost.checked_mul(2).unwrap());
     let (mut one, mut two, mut three) = (fixture.accept(1), fixture.accept(2), fixture.accept(3));

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use gapless_domain::{Amount, B256, Bytes, Payload, RequestId, SubmitterId, TxId};
+use gapless_domain::{Amount, B256, Bytes, RequestId, SubmitterId, TxId};
 
+use crate::chain::payload_data;
 use crate::history::{ChainBlock, Moment, effect_of};
 use crate::world_spec::WorldSpec;
 
@@ -100,8 +101,8 @@ impl WorldView {
             | Moment::CanceledInQueue { .. } => {
                 self.before = self.ledger.apply(moment);
                 if let Moment::Accepted { id, intent } = moment
-                    && let Payload::Evm(call) = intent.payload()
-                    && effect_of(&call.data).is_some_and(|effect| self.blocks.carriers(effect).next().is_some())
+                    && let Some(data) = payload_data(intent.payload())
+                    && effect_of(data).is_some_and(|effect| self.blocks.carriers(effect).next().is_some())
                 {
                     self.repeated.insert(*id);
                 }
@@ -186,7 +187,7 @@ impl WorldView {
     }
 
     /// Records the balance of an account. The caller does so whenever it may have changed: moments show neither the
-    /// cost of gas nor a drained account.
+    /// cost of work nor a drained account.
     pub fn record_balance(&mut self, lane: &SubmitterId, balance: Amount) {
         let seen = self.balances.entry(lane.clone()).or_default();
         if seen.back().is_none_or(|(_, last)| *last != balance) {

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use gapless_domain::{
-    Address, Amount, CommandKind, EvmCall, Fees, Intent, IntentDraft, Limits, Payload, Speed, SubmitterId, TxId,
-};
+use gapless_domain::{CommandKind, Fees, Intent, IntentDraft, Limits, Speed, SubmitterId, TxId};
 use gapless_engine::IntakeError;
 use gapless_store::{Accepted, CancelVerdict};
 
 use super::{PATIENCE, command, reserver, within};
+use crate::chain;
 use crate::dice::Dice;
 use crate::history::Moment;
 use crate::world::SharedWorld;
@@ -47,7 +46,7 @@ pub(super) async fn call(world: &SharedWorld, number: u64, mut dice: Dice) {
 async fn replace(world: &SharedWorld, lane: &SubmitterId, id: TxId, number: u64, dice: &mut Dice) {
     for version in 1..=dice.between(1, 2) as u8 {
         let fees = dice.permille(200).then(|| named_price(dice));
-        let payload = Payload::Evm(EvmCall { fees, ..version_of(number, version) });
+        let payload = chain::version_of(number, version).wishing(fees, None).into();
         command(world, dice, lane, CommandKind::Replace { tx_id: id, payload }, "caller").await;
         world.stage().sleep(dice.latency(Duration::from_secs(5))).await;
     }
@@ -58,40 +57,19 @@ async fn replace(world: &SharedWorld, lane: &SubmitterId, id: TxId, number: u64,
 
 /// A price that may be sufficient or not.
 fn named_price(dice: &mut Dice) -> Fees {
-    let gwei = |count: u64| u128::from(count) * 1_000_000_000;
-    Fees::Eip1559 { max_fee: gwei(dice.between(1, 60)), max_priority_fee: gwei(1) }
-}
-
-/// Another payload with the same effect number.
-fn version_of(number: u64, version: u8) -> EvmCall {
-    let mut data = number.to_be_bytes().to_vec();
-    data.push(version);
-    EvmCall { data: data.into(), ..payload(number) }
-}
-
-/// The call of the intent with this number.
-pub(super) fn payload(number: u64) -> EvmCall {
-    EvmCall {
-        to: Some(Address::repeat_byte(1)),
-        value: Amount::from(1_u64),
-        data: number.to_be_bytes().to_vec().into(),
-        ..EvmCall::default()
-    }
+    let billions = |count: u64| u128::from(count) * 1_000_000_000;
+    Fees::with_tip(billions(dice.between(1, 60)), billions(1))
 }
 
 fn intent(world: &SharedWorld, lane: &SubmitterId, number: u64, reserves: bool, dice: &mut Dice) -> Option<Intent> {
     let expires = world.parts.plan.people && dice.permille(80);
-    // Some callers give too little gas, so that no chain node ever accepts the transaction.
-    let gas_limit = (world.parts.plan.people && dice.permille(40)).then_some(21_000);
+    // Some callers allow too little work, so that no chain node ever accepts the transaction.
+    let work = (world.parts.plan.people && dice.permille(40)).then_some(chain::TOO_LITTLE_WORK);
     let life = dice.duration(Duration::from_secs(1), Duration::from_secs(60));
     let draft = IntentDraft {
         submitter: lane.clone(),
         request_id: format!("request-{number}"),
-        payload: if reserves {
-            reserver::payload(number)
-        } else {
-            Payload::Evm(EvmCall { gas_limit, ..payload(number) })
-        },
+        payload: if reserves { reserver::payload(number) } else { chain::action(number).wishing(None, work).into() },
         speed: dice.pick(Speed::ALL).unwrap_or(Speed::Standard),
         valid_until: expires.then(|| world.parts.database.now().saturating_add(life)),
         metadata: None,

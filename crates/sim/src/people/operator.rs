@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use gapless_domain::{
-    CommandKind, IntentRecord, LaneState, LostRule, NodeText, Payload, ProtectCode, Protection, StateName, SubmitterId,
-    TxId,
+    CommandKind, IntentRecord, LaneState, LostRule, NodeText, ProtectCode, Protection, StateName, SubmitterId, TxId,
 };
 use gapless_store::{CancelVerdict, TxFilter};
 
 use super::{PATIENCE, command, within};
+use crate::chain::payload_data;
 use crate::dice::Dice;
 use crate::history::{Moment, effect_of};
 use crate::world::SharedWorld;
@@ -47,9 +47,9 @@ async fn cancel_already_mined(world: &SharedWorld, lane: &SubmitterId, dice: &mu
     let queued =
         TxFilter { submitter: Some(lane.clone()), state: Some(StateName::Queued), limit: 1000, before_seq: None };
     let Some(Ok(queued)) = within(world.stage(), PATIENCE, store.list(&queued)).await else { return false };
-    let is_on_chain = |tx: &IntentRecord| match tx.intent.payload() {
-        Payload::Evm(call) => effect_of(&call.data).is_some_and(|effect| world.parts.chain.has_effect(effect)),
-        Payload::Reservation(_) => false,
+    let is_on_chain = |tx: &IntentRecord| {
+        let effect = payload_data(tx.intent.payload()).and_then(|data| effect_of(data));
+        effect.is_some_and(|effect| world.parts.chain.has_effect(effect))
     };
     let done: Vec<TxId> = queued.iter().filter(|tx| is_on_chain(tx)).map(|tx| tx.id).collect();
     let canceled = within(world.stage(), PATIENCE, store.cancel_queued(&done)).await;

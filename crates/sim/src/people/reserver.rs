@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use gapless_domain::{CommandKind, Fees, LockOwner, Nonce, Payload, ReservationRequest, SubmitterId, TxId, TxPlan};
+use gapless_domain::{
+    CommandKind, Fees, LockOwner, Nonce, Payload, ReservationRequest, SubmitterId, TxId, TxPlan, Work,
+};
 
-use super::{PATIENCE, caller, command, within};
+use super::{PATIENCE, command, within};
 use crate::chain;
 use crate::dice::Dice;
 use crate::world::SharedWorld;
 
 const HOLD: Duration = Duration::from_secs(20);
-const FEES: Fees = Fees::Eip1559 { max_fee: 400_000_000_000, max_priority_fee: 2_000_000_000 };
-const GAS: u64 = 60_000;
+const FEES: Fees = Fees::with_tip(400_000_000_000, 2_000_000_000);
+const WORK: Work = Work::new(60_000);
 
 pub(super) fn payload(number: u64) -> Payload {
     // The name is short enough and not empty, so it is never refused.
@@ -19,7 +21,7 @@ pub(super) fn payload(number: u64) -> Payload {
     let hold_ms = u32::try_from(HOLD.as_millis()).unwrap_or(u32::MAX);
     match lock_owner {
         Some(lock_owner) => Payload::Reservation(ReservationRequest { lock_owner, hold_ms }),
-        None => Payload::Evm(caller::payload(number)),
+        None => chain::action(number).into(),
     }
 }
 
@@ -30,7 +32,7 @@ pub(super) async fn use_nonce(world: &SharedWorld, lane: &SubmitterId, id: TxId,
     let Payload::Reservation(ReservationRequest { lock_owner, .. }) = payload(number) else { return };
     world.stage().sleep(dice.latency(Duration::from_secs(2))).await;
     let plan = plan(lane, nonce, number);
-    let (signed, cost) = (chain::sign(&plan), plan.worst_cost());
+    let (signed, cost) = (chain::sign(&plan), plan.worst_cost(chain::rules()));
     let by_command =
         CommandKind::UseReserved { nonce, lock_owner: lock_owner.clone(), signed: signed.clone(), fees: FEES, cost };
     match dice.below(10) {
@@ -42,7 +44,7 @@ pub(super) async fn use_nonce(world: &SharedWorld, lane: &SubmitterId, id: TxId,
 }
 
 fn plan(lane: &SubmitterId, nonce: Nonce, number: u64) -> TxPlan {
-    TxPlan { submitter: lane.clone(), nonce, call: caller::payload(number), gas_limit: GAS, fees: FEES }
+    TxPlan { submitter: lane.clone(), nonce, action: chain::action(number), work: WORK, fees: FEES }
 }
 
 /// The reserved nonce, if the intent gets one in time.

@@ -1,27 +1,25 @@
 //! Commands as a word and JSON.
 
-use gapless_domain::{
-    CommandKind, CommandReport, CommandResult, CommandStatus, Fees, LockOwner, LostRule, Payload, SignedTx,
-};
+use gapless_domain::{CommandKind, CommandReport, CommandResult, CommandStatus, LockOwner, LostRule, SignedTx};
 use serde::{Deserialize, Serialize};
 
 use gapless_store::RowError;
 
-use super::payload::{FeesRow, PayloadRow};
+use super::payload::JsonRow;
 use super::{from_json, nonce, parsed, signed, to_json, word};
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum CommandBody {
     Cancel { tx_id: String },
-    Replace { tx_id: String, payload: PayloadRow },
-    Resubmit { tx_id: String, fees: Option<FeesRow> },
+    Replace { tx_id: String, payload: JsonRow },
+    Resubmit { tx_id: String, fees: Option<JsonRow> },
     CancelPending,
     Pause,
     Resume,
     Unprotect,
     Resync { lost: String, dry_run: bool },
-    UseReserved { nonce: i64, lock_owner: String, hash: String, raw: String, fees: FeesRow, cost: String },
+    UseReserved { nonce: i64, lock_owner: String, hash: String, raw: String, fees: JsonRow, cost: String },
     ReleaseReserved { nonce: i64, lock_owner: String },
 }
 
@@ -29,10 +27,10 @@ pub fn command_to_json(kind: &CommandKind) -> String {
     to_json(&match kind {
         CommandKind::Cancel { tx_id } => CommandBody::Cancel { tx_id: tx_id.to_string() },
         CommandKind::Replace { tx_id, payload } => {
-            CommandBody::Replace { tx_id: tx_id.to_string(), payload: payload.into() }
+            CommandBody::Replace { tx_id: tx_id.to_string(), payload: JsonRow(payload.to_row()) }
         }
         CommandKind::Resubmit { tx_id, fees } => {
-            CommandBody::Resubmit { tx_id: tx_id.to_string(), fees: fees.as_ref().map(FeesRow::from) }
+            CommandBody::Resubmit { tx_id: tx_id.to_string(), fees: fees.as_ref().map(|fees| JsonRow(fees.to_row())) }
         }
         CommandKind::CancelPending => CommandBody::CancelPending,
         CommandKind::Pause => CommandBody::Pause,
@@ -46,7 +44,7 @@ pub fn command_to_json(kind: &CommandKind) -> String {
             lock_owner: lock_owner.to_string(),
             hash: tx.hash.to_string(),
             raw: tx.raw.to_string(),
-            fees: fees.into(),
+            fees: JsonRow(fees.to_row()),
             cost: cost.to_string(),
         },
         CommandKind::ReleaseReserved { nonce, lock_owner } => {
@@ -59,11 +57,12 @@ pub fn command_from_json(json: &str) -> Result<CommandKind, RowError> {
     Ok(match from_json("command", json)? {
         CommandBody::Cancel { tx_id } => CommandKind::Cancel { tx_id: parsed("tx_id", &tx_id)? },
         CommandBody::Replace { tx_id, payload } => {
-            CommandKind::Replace { tx_id: parsed("tx_id", &tx_id)?, payload: Payload::try_from(payload)? }
+            CommandKind::Replace { tx_id: parsed("tx_id", &tx_id)?, payload: payload.payload()? }
         }
-        CommandBody::Resubmit { tx_id, fees } => {
-            CommandKind::Resubmit { tx_id: parsed("tx_id", &tx_id)?, fees: fees.map(Fees::try_from).transpose()? }
-        }
+        CommandBody::Resubmit { tx_id, fees } => CommandKind::Resubmit {
+            tx_id: parsed("tx_id", &tx_id)?,
+            fees: fees.as_ref().map(JsonRow::fees).transpose()?,
+        },
         CommandBody::CancelPending => CommandKind::CancelPending,
         CommandBody::Pause => CommandKind::Pause,
         CommandBody::Resume => CommandKind::Resume,
@@ -75,7 +74,7 @@ pub fn command_from_json(json: &str) -> Result<CommandKind, RowError> {
             nonce: nonce(number)?,
             lock_owner: owner(&lock_owner)?,
             signed: SignedTx { hash: parsed("hash", &hash)?, raw: parsed("raw", &raw)? },
-            fees: fees.try_into()?,
+            fees: fees.fees()?,
             cost: parsed("cost", &cost)?,
         },
         CommandBody::ReleaseReserved { nonce: number, lock_owner } => {
@@ -100,7 +99,7 @@ fn owner(text: &str) -> Result<LockOwner, RowError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gapless_domain::{Amount, B256, Bytes, EvmCall, Nonce, TxId, U256};
+    use gapless_domain::{Amount, B256, Bytes, Fees, Nonce, TxId, U256, samples};
 
     #[test]
     fn commands_round_trip() {
@@ -108,9 +107,9 @@ mod tests {
         let lock_owner = LockOwner::new("me").unwrap();
         for kind in [
             CommandKind::Cancel { tx_id },
-            CommandKind::Replace { tx_id, payload: Payload::Evm(EvmCall::default()) },
+            CommandKind::Replace { tx_id, payload: samples::transfer(1_u64).into() },
             CommandKind::Resubmit { tx_id, fees: None },
-            CommandKind::Resubmit { tx_id, fees: Some(Fees::Legacy { gas_price: 1 }) },
+            CommandKind::Resubmit { tx_id, fees: Some(Fees::flat(1)) },
             CommandKind::CancelPending,
             CommandKind::Pause,
             CommandKind::Resume,
@@ -121,7 +120,7 @@ mod tests {
                 nonce: Nonce::ZERO,
                 lock_owner: lock_owner.clone(),
                 signed: SignedTx { hash: B256::repeat_byte(3), raw: Bytes::from_static(&[1]) },
-                fees: Fees::Eip1559 { max_fee: u128::MAX, max_priority_fee: 0 },
+                fees: Fees::with_tip(u128::MAX, 0),
                 cost: Amount::new(U256::MAX),
             },
             CommandKind::ReleaseReserved { nonce: Nonce::ZERO, lock_owner },

@@ -53,8 +53,10 @@ struct InclusionRow {
     /// Absent in rows of the first releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parent_hash: Option<String>,
-    gas_used: u64,
-    gas_price: String,
+    #[serde(rename = "gas_used")]
+    work_used: u64,
+    #[serde(rename = "gas_price")]
+    unit_price: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     revert: Option<RevertRow>,
 }
@@ -163,8 +165,8 @@ fn inclusion_row(inclusion: &Inclusion) -> InclusionRow {
         block_number: inclusion.block.number,
         block_hash: inclusion.block.hash.to_string(),
         parent_hash: Some(inclusion.parent_hash.to_string()),
-        gas_used: inclusion.gas_used,
-        gas_price: inclusion.effective_gas_price.to_string(),
+        work_used: inclusion.work_used,
+        unit_price: inclusion.unit_price.to_string(),
         revert,
     }
 }
@@ -229,8 +231,8 @@ impl TryFrom<InclusionRow> for Inclusion {
             block: BlockRef { number: row.block_number, hash: parsed("block hash", &row.block_hash)? },
             parent_hash: row.parent_hash.map_or(Ok(B256::ZERO), |hash| parsed("parent hash", &hash))?,
             execution,
-            gas_used: row.gas_used,
-            effective_gas_price: parsed("gas price", &row.gas_price)?,
+            work_used: row.work_used,
+            unit_price: parsed("gas price", &row.unit_price)?,
         })
     }
 }
@@ -251,8 +253,8 @@ mod tests {
             block: BlockRef { number: 9, hash: B256::repeat_byte(2) },
             parent_hash: B256::repeat_byte(3),
             execution,
-            gas_used: 21_000,
-            effective_gas_price: Amount::from(7_u64),
+            work_used: 21_000,
+            unit_price: Amount::from(7_u64),
         }
     }
 

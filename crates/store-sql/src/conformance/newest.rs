@@ -3,10 +3,10 @@
 //! The JSON and the payload hashes are those that the code before the crate `store-sql` wrote.
 
 use gapless_domain::{
-    AccessListItem, Address, Amount, AttemptKind, Authorization, B256, Bound, CancelReason, Cancellation, CommandId,
-    CommandStatus, EvmCall, Execution, FailReason, Fees, FinalFailure, Goal, Head, Inclusion, LockOwner, MempoolSignal,
-    Mined, NodeText, Payload, Progress, ReservationRequest, ReservationStatus, ReservationStep, Settled, SlotKind,
-    StateName, StuckReason, SubmitterId, Tail, Transition, TxId, TxState, U256,
+    Amount, AttemptKind, B256, Bound, CancelReason, Cancellation, CommandId, CommandStatus, Execution, FailReason,
+    FinalFailure, Goal, Head, Inclusion, LockOwner, MempoolSignal, Mined, NodeText, Payload, Progress,
+    ReservationRequest, ReservationStatus, ReservationStep, Settled, SlotKind, StateName, StuckReason, SubmitterId,
+    Tail, Transition, TxId, TxState, U256, samples,
 };
 use gapless_store::conformance::fixtures as f;
 use gapless_store::{Accepted, HeadVerdict, NewIntent};
@@ -252,25 +252,7 @@ async fn rows_of_every_kind_load_and_go_on(h: &dyn MigrationHarness, version: i6
 }
 
 fn full_call() -> Payload {
-    Payload::Evm(EvmCall {
-        to: Some(Address::repeat_byte(0xab)),
-        value: Amount::from(5_u64),
-        data: vec![1, 2, 255].into(),
-        gas_limit: Some(100_000),
-        fees: Some(Fees::Eip1559 { max_fee: 300_000_000_000, max_priority_fee: 1 }),
-        access_list: vec![AccessListItem {
-            address: Address::repeat_byte(1),
-            storage_keys: vec![B256::repeat_byte(2)],
-        }],
-        authorizations: vec![Authorization {
-            chain_id: U256::from(1),
-            address: Address::repeat_byte(3),
-            nonce: 7,
-            y_parity: true,
-            r: U256::from(9),
-            s: U256::from(5),
-        }],
-    })
+    samples::full(Amount::from(5_u64), 300_000_000_000, (7, U256::from(9))).into()
 }
 
 fn reservation_request() -> Payload {
@@ -316,8 +298,7 @@ async fn assert_rows_loaded(node: &f::Node, lane: &SubmitterId, ledger: &Ledger)
 }
 
 fn hashed_transfer() -> Payload {
-    let to: Address = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8".parse().unwrap();
-    Payload::Evm(EvmCall { to: Some(to), value: Amount::from(1_u64), ..EvmCall::default() })
+    samples::transfer_to("0x70997970C51812dc3A010C7d01b50e0d17dc79C8", 1_u64).into()
 }
 
 async fn work_goes_on(

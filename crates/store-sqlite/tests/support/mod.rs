@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gapless_domain::{
     Address, Cursor, EvmCall, Intent, IntentDraft, LaneCommit, Lease, LeaseTerms, Limits, NodeText, Nonce, OwnerId,
-    Payload, ProtectCode, Protection, RequestId, Speed, SubmitterId, Timestamp, TxId,
+    ProtectCode, Protection, RequestId, Speed, SubmitterId, Timestamp, TxId,
 };
 use gapless_store::{
     Accepted, Acquired, CommitVerdict, IntentIntake, LaneSnapshot, Lanes, Leases, Loaded, ManualClock, NewIntent,
@@ -82,7 +82,7 @@ pub(crate) fn intent(request: &str) -> NewIntent {
     let draft = IntentDraft {
         submitter: lane(),
         request_id: request.to_owned(),
-        payload: Payload::Evm(call),
+        payload: call.into(),
         speed: Speed::Standard,
         valid_until: None,
         metadata: None,

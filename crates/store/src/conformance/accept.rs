@@ -1,9 +1,8 @@
 //! Intake: intents that any node accepts and cancels for any lane.
 
 use gapless_domain::{
-    AccessListItem, Address, Amount, Authorization, B256, Bytes, CancelReason, Cancellation, EventKind, EvmCall, Fees,
-    Intent, LockOwner, Metadata, Payload, ProtectCode, Protection, RequestId, ReservationRequest, Speed, SubmitterId,
-    Timestamp, TransitionName, TxState, U256,
+    Amount, Bytes, CancelReason, Cancellation, EventKind, Intent, LockOwner, Metadata, Payload, ProtectCode,
+    Protection, RequestId, ReservationRequest, Speed, SubmitterId, Timestamp, TransitionName, TxState, U256, samples,
 };
 
 use super::Harness;
@@ -16,8 +15,9 @@ pub(super) async fn accepted_intent_reads_back_unchanged(h: &dyn Harness) {
     let (a, b) = (h.node("a").await, h.node("b").await);
     let lane = lane(&a, 1).await;
     let external = Payload::Reservation(ReservationRequest { lock_owner: LockOwner::new("me").unwrap(), hold_ms: 5 });
-    let creation = EvmCall { data: Bytes::from_static(&[0, 1, 255]), ..EvmCall::default() };
-    let new: Vec<_> = [Payload::Evm(full_call()), Payload::Evm(creation), external]
+    let creation = samples::creation(Bytes::from_static(&[0, 1, 255]));
+    let full = samples::full(Amount::new(U256::MAX), u128::MAX, (u64::MAX, U256::MAX));
+    let new: Vec<_> = [full.into(), creation.into(), external]
         .into_iter()
         .enumerate()
         .map(|(n, payload)| NewIntent {
@@ -38,28 +38,6 @@ pub(super) async fn accepted_intent_reads_back_unchanged(h: &dyn Harness) {
         assert_eq!((&tx.intent, &tx.state, tx.version), (&new.intent, &TxState::Queued, 1));
         assert_eq!(tx.created_at, tx.updated_at);
         assert_eq!(b.find_request(&lane, new.intent.request_id()).await.unwrap(), Some(new.id));
-    }
-}
-
-fn full_call() -> EvmCall {
-    EvmCall {
-        to: Some(Address::repeat_byte(0xab)),
-        value: Amount::new(U256::MAX),
-        data: Bytes::from_static(&[1, 2, 255]),
-        gas_limit: Some(100_000),
-        fees: Some(Fees::Eip1559 { max_fee: u128::MAX, max_priority_fee: 1 }),
-        access_list: vec![AccessListItem {
-            address: Address::repeat_byte(1),
-            storage_keys: vec![B256::repeat_byte(2)],
-        }],
-        authorizations: vec![Authorization {
-            chain_id: U256::from(1),
-            address: Address::repeat_byte(3),
-            nonce: u64::MAX,
-            y_parity: true,
-            r: U256::MAX,
-            s: U256::from(5),
-        }],
     }
 }
 

@@ -20,12 +20,12 @@ pub(super) async fn commands_load_with_their_lane_oldest_first(h: &dyn Harness) 
     let (tx_id, lock_owner) = (fresh_id(), LockOwner::new("me").unwrap());
     let kinds = [
         CommandKind::Replace { tx_id, payload: transfer(5) },
-        CommandKind::Resubmit { tx_id, fees: Some(Fees::Legacy { gas_price: u128::MAX }) },
+        CommandKind::Resubmit { tx_id, fees: Some(Fees::flat(u128::MAX)) },
         CommandKind::UseReserved {
             nonce: nonce(3),
             lock_owner,
             signed: SignedTx { hash: B256::repeat_byte(7), raw: Bytes::from_static(&[0, 255]) },
-            fees: Fees::Eip1559 { max_fee: 9, max_priority_fee: 1 },
+            fees: Fees::with_tip(9, 1),
             cost: Amount::from(u128::MAX),
         },
         CommandKind::Resync { lost: LostRule::Fail, dry_run: true },

@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gapless_domain::{
-    Address, Amount, AttemptKind, AuditEntry, B256, BlockLink, BlockRef, Bytes, Claim, Command, CommandId,
-    CommandReport, CommandResult, ConfirmationNotice, Cursor, Event, EventBody, EventPosition, EvmCall, Execution,
-    Fees, Inclusion, Intent, IntentDraft, IntentRecord, LaneCommit, LaneEventKind, LaneSnapshot, Lease, Limits,
-    NewAttempt, NewAudit, NodeText, Nonce, Payload, SendOutcome, SendReport, Speed, SubmitterId, Tail, Timestamp,
-    Transition, TxId, keccak256,
+    Amount, AttemptKind, AuditEntry, B256, BlockLink, BlockRef, Bytes, Claim, Command, CommandId, CommandReport,
+    CommandResult, ConfirmationNotice, Cursor, Event, EventBody, EventPosition, Execution, Fees, Inclusion, Intent,
+    IntentDraft, IntentRecord, LaneCommit, LaneEventKind, LaneSnapshot, Lease, Limits, NewAttempt, NewAudit, NodeText,
+    Nonce, Payload, SendOutcome, SendReport, Speed, SubmitterId, Tail, Timestamp, Transition, TxId, keccak256, samples,
 };
 use uuid::Uuid;
 
@@ -30,7 +29,12 @@ pub const TOO_SLOW: &str = "the machine is too slow to hold any lease";
 /// The n-th submitter. The addresses are not in the order of `n`, and have letters of both cases.
 pub fn submitter(n: u64) -> SubmitterId {
     let hash = keccak256(format!("submitter {n}"));
-    format!("eip155:31337:{}", Address::from_slice(&hash[..20])).parse().unwrap()
+    account(31337, hash)
+}
+
+/// The account of a chain whose address is the first part of a hash.
+fn account(chain: u64, hash: B256) -> SubmitterId {
+    format!("eip155:{chain}:{}", Bytes::copy_from_slice(&hash[..20])).parse().unwrap()
 }
 
 pub fn submitters(numbers: std::ops::Range<u64>) -> Vec<SubmitterId> {
@@ -64,8 +68,8 @@ pub fn fresh_id() -> TxId {
     TxId::from_uuid(Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0000 + u128::from(number)))
 }
 
-pub fn transfer(wei: u64) -> Payload {
-    Payload::Evm(EvmCall { to: Some(Address::repeat_byte(0x11)), value: Amount::from(wei), ..EvmCall::default() })
+pub fn transfer(amount: u64) -> Payload {
+    samples::transfer(amount).into()
 }
 
 pub fn intent_with(submitter: &SubmitterId, request: &str, payload: Payload) -> Intent {
@@ -92,7 +96,7 @@ pub fn new_intent(submitter: &SubmitterId, request: &str) -> NewIntent {
 pub fn attempt(at: Nonce, ordinal: u16, seed: &str) -> NewAttempt {
     let kind = if ordinal == 0 { AttemptKind::Original } else { AttemptKind::Bump };
     let raw = format!("{seed}/{at}/{ordinal}").into_bytes();
-    let fees = Fees::Eip1559 { max_fee: u128::from(ordinal) + 10, max_priority_fee: 1 };
+    let fees = Fees::with_tip(u128::from(ordinal) + 10, 1);
     NewAttempt { nonce: at, ordinal, kind, hash: keccak256(&raw), raw: Bytes::from(raw), fees }
 }
 
@@ -129,8 +133,8 @@ pub fn inclusion(hash: B256, kind: AttemptKind, number: u64) -> Inclusion {
         block: block(number),
         parent_hash: link(number).parent_hash,
         execution: Execution::Success,
-        gas_used: 21_000,
-        effective_gas_price: Amount::from(7_u64),
+        work_used: 21_000,
+        unit_price: Amount::from(7_u64),
     }
 }
 
@@ -311,7 +315,7 @@ pub async fn audits(node: &Node, lane: &SubmitterId) -> Vec<AuditEntry> {
 /// The database's time. The call loads a lane that only this node uses.
 pub async fn database_now(node: &Node) -> Timestamp {
     let hash = keccak256(node.owner().as_str());
-    let clock = format!("eip155:1:{}", Address::from_slice(&hash[..20])).parse().unwrap();
+    let clock = account(1, hash);
     view(node, &clock).await.lane.now
 }
 
@@ -320,7 +324,7 @@ pub async fn database_now(node: &Node) -> Timestamp {
 /// which is not registered, so the marker can be written even after the store lost commits.
 pub async fn events(node: &Node) -> Vec<Event> {
     let hash = keccak256(fresh_id().to_string());
-    let marker: SubmitterId = format!("eip155:2:{}", Address::from_slice(&hash[..20])).parse().unwrap();
+    let marker = account(2, hash);
     let start = Cursor::starting_at(nonce(0));
     commit_done(node, &marker, |commit| {
         commit.lane_event(&start, LaneEventKind::LowBalance, text("marker")).unwrap();

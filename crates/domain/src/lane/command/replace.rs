@@ -9,13 +9,13 @@ use crate::lane::decide::next_attempt::RequestedChange;
 use crate::lane::queue::Candidate;
 
 pub(super) fn execute(run: &mut Execution<'_>, id: TxId, payload: &Payload) -> Answer {
-    let Payload::Evm(call) = payload else { return refused(RESERVED) };
+    let Some(action) = payload.action() else { return refused(RESERVED) };
     if !run.lane.may_end() {
         // Transactions with the earlier payload must still be recognized on chain.
         return refused(UNRECONCILED);
     }
     match run.find(id) {
-        IntentPosition::Slot(nonce) => run.request_attempt(nonce, RequestedChange::Payload(Box::new(call.clone()))),
+        IntentPosition::Slot(nonce) => run.request_attempt(nonce, RequestedChange::Payload(Box::new(action.clone()))),
         IntentPosition::Queue(at) => queued(run, at, payload),
         IntentPosition::Unknown => Ok(None),
         IntentPosition::NotOpen => refused(NOT_OPEN),

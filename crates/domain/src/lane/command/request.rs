@@ -3,18 +3,16 @@
 //! The command is executed in the commit that contains the requested attempt. Until then nothing has changed and the
 //! command stays open, so the next owner of the lane starts it again. The chain decides which attempt counts (P9).
 
-use crate::amount::Amount;
-use crate::bidding::check_replaces;
+use crate::action::Action;
 use crate::ledger::CommitError;
 use crate::nonce::Nonce;
-use crate::payload::{EvmCall, Payload};
-use crate::signing::worst_cost;
+use crate::payload::Payload;
 use crate::state::Goal;
 use crate::transition::Transition;
 
 use super::{Answer, Execution, NOT_OPEN, RESERVED, done, refused};
 use crate::lane::Lane;
-use crate::lane::decide::next_attempt::{RequestedAttempt, RequestedChange, drop_request, price_too_low};
+use crate::lane::decide::next_attempt::{RequestedAttempt, RequestedChange, drop_request};
 use crate::lane::draft::Draft;
 use crate::lane::signing::SignedItem;
 use crate::lane::slot_work::AttemptStep;
@@ -36,7 +34,7 @@ impl Execution<'_> {
         match change {
             RequestedChange::Payload(_) if is_canceled => Some("the intent is being canceled"),
             RequestedChange::Payload(_) | RequestedChange::Price(_) => {
-                (slot.repeated_call().is_none() && !is_canceled).then_some(RESERVED)
+                (slot.repeated_action().is_none() && !is_canceled).then_some(RESERVED)
             }
         }
     }
@@ -59,9 +57,9 @@ impl Execution<'_> {
             return Ok(None);
         }
         if let RequestedChange::Price(Some(named)) = change
-            && let Err(least) = check_replaces(named, slot.attempts_to_replace().map(|attempt| attempt.fees))
+            && let Err(least) = self.lane.check_replaces(named, slot)
         {
-            return refused(&price_too_low(least));
+            return refused(&self.lane.price_too_low(least));
         }
         self.lane.ledger.slots.update(nonce, |slot| {
             slot.next.requested = Some(RequestedAttempt { by, change, failed: None });
@@ -83,12 +81,12 @@ impl Lane {
             return Ok(());
         };
         draft.revive(nonce, &self.ledger.slots)?;
-        if let RequestedChange::Payload(call) = &requested.change {
-            draft.change(nonce, Transition::WantReplace(Payload::Evm(EvmCall::clone(call))), &self.ledger.slots)?;
+        if let RequestedChange::Payload(action) = &requested.change {
+            draft.change(nonce, Transition::WantReplace(Payload::Act(Action::clone(action))), &self.ledger.slots)?;
         }
-        let most = worst_cost(Amount::ZERO, item.gas_limit, item.attempt.fees);
+        let (most, unit) = (item.attempt.fees.most_for(item.work), self.setup.rules.words().fee);
         let text = format!(
-            "transaction {} is sent at nonce {nonce}, for at most {most} wei of gas; the chain decides which attempt \
+            "transaction {} is sent at nonce {nonce}, for at most {most} {unit}; the chain decides which attempt \
              counts",
             item.attempt.hash
         );

@@ -1,8 +1,8 @@
 //! Resubmitting: another attempt at a given price or, without bumps, a resend of the same bytes.
 
+use crate::action::Fees;
 use crate::id::TxId;
 use crate::nonce::Nonce;
-use crate::payload::Fees;
 
 use super::{Answer, Execution, IntentPosition, NOT_OPEN, done, refused};
 use crate::lane::decide::next_attempt::RequestedChange;

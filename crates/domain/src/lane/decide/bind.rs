@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::bidding::check_replaces;
 use crate::command::CommandKind;
 use crate::ledger::CommitError;
 use crate::mistakes::{self, Mistake};
@@ -110,11 +109,7 @@ impl Lane {
         if mistakes::made(Mistake::WindowIgnored) {
             return usize::MAX;
         }
-        let policy = &self.setup.policy.nonce;
-        let delegated = self.funds.account.is_some_and(|account| account.delegated);
-        let most =
-            if delegated { policy.delegated_max_in_flight.min(policy.max_in_flight) } else { policy.max_in_flight };
-        usize::from(most)
+        usize::from(self.setup.rules.window(&self.setup.policy.nonce, self.funds.account.as_ref()))
     }
 
     /// Number of nonces that are assigned in memory and not yet durable.
@@ -126,7 +121,7 @@ impl Lane {
 
     /// Bytes of attempts that are signed or at the signer, and not in a slot yet.
     pub(in crate::lane) fn bytes_under_way(&self) -> usize {
-        let data = |item: &SigningItem| Some(item.candidate.as_ref()?.call()?.data.len());
+        let data = |item: &SigningItem| Some(item.candidate.as_ref()?.action()?.bytes());
         let signing = self.signer.in_flight.iter().flatten().filter_map(data).sum::<usize>();
         signing + self.commits.draft.as_ref().map_or(0, Draft::bytes)
     }
@@ -197,7 +192,7 @@ impl Lane {
             by == item.requested_by && by.is_none_or(|by| self.ledger.commands.iter().any(|command| command.id == by));
         let is_needed = slot.needs_attempt() && !slot.is_ended() && !(reserves_next && slot.is_recyclable());
         // Attempts that were sent since the pricing must be replaced as well.
-        let replaces = check_replaces(attempt.fees, slot.attempts_to_replace().map(|sent| sent.fees)).is_ok();
+        let replaces = self.check_replaces(attempt.fees, slot).is_ok();
         // A cancel command may precede this attempt in the same commit.
         let is_canceled = item.requested_by.is_some()
             && attempt.kind.carries_payload()

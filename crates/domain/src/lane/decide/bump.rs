@@ -1,5 +1,6 @@
 //! Bumping: dearer attempts at the same nonce, and the events about a market price above the cap.
 
+use crate::action::Fees;
 use crate::attempt::MempoolSignal;
 use crate::event::LaneEventKind;
 use crate::ledger::CommitError;
@@ -46,7 +47,7 @@ impl Lane {
             let ours = if slot.wants_filler() {
                 has_tries || !is_replacement
             } else {
-                slot.repeated_call().is_some() && !slot.has_own_price() && has_tries
+                slot.repeated_action().is_some() && !slot.has_own_price() && has_tries
             };
             if ours && !slot.is_mined() && slot.next.step == AttemptStep::None {
                 slot.next.bump_reason =
@@ -54,6 +55,12 @@ impl Lane {
                 slot.next.step = AttemptStep::Later(now.saturating_add(pace.after_failures(slot.sends.failures)));
             }
         });
+    }
+
+    /// The text of a market price above the cap.
+    pub(in crate::lane) fn above_cap(&self, asked: Fees, cap: u128) -> String {
+        let (asked, unit) = (asked.highest_price(), self.setup.rules.words().price);
+        format!("the market price is {asked} {unit}, above the cap of {cap}")
     }
 
     /// Notifies consumers when the market price rises above the cap of the policy, and when it falls below it again.
@@ -71,8 +78,4 @@ impl Lane {
             Some(_) | None => Ok(()),
         }
     }
-}
-
-pub(in crate::lane) fn above_cap(asked: u128, cap: u128) -> String {
-    format!("the market price is {asked} wei per gas, above the cap of {cap}")
 }

@@ -21,22 +21,27 @@ impl Lane {
         if self.queue.first().is_none() {
             self.funds.unaffordable_cost = None;
         }
+        let unit = self.setup.rules.words().amount;
         let threshold = self.setup.policy.funds.low_balance;
         let short = self.ledger.slots.short().first();
         let problem = match (short, self.funds.unaffordable_cost) {
-            (Some(nonce), _) => Some(format!("the account cannot pay for nonce {nonce}: the balance is {balance} wei")),
+            (Some(nonce), _) => {
+                Some(format!("the account cannot pay for nonce {nonce}: the balance is {balance} {unit}"))
+            }
             (None, Some(cost)) => {
                 let left = self.funds.budget;
-                Some(format!("the next intent may cost {cost} wei; {left} of {balance} wei are left"))
+                Some(format!("the next intent may cost {cost} {unit}; {left} of {balance} {unit} are left"))
             }
-            (None, None) if balance < threshold => Some(format!("the balance is {balance} wei, below {threshold} wei")),
+            (None, None) if balance < threshold => {
+                Some(format!("the balance is {balance} {unit}, below {threshold} {unit}"))
+            }
             (None, None) => None,
         };
         match (was_low, problem) {
             (false, Some(text)) => Some((true, text)),
             // The cost of the next candidate is unknown until it is prepared.
             (true, None) if self.queue.is_known_empty() || self.funds.last_spend == LastSpend::Paid => {
-                Some((false, format!("the balance is {balance} wei")))
+                Some((false, format!("the balance is {balance} {unit}")))
             }
             _ => None,
         }

@@ -1,10 +1,10 @@
-//! The next attempt at a bound nonce: its call, its price, and the attempts that cannot be made.
+//! The next attempt at a bound nonce: its action, its price, and the attempts that cannot be made.
 
+use crate::action::{Action, Fees, Work};
 use crate::attempt::AttemptKind;
 use crate::bidding::{Market, Offer, check_replaces};
 use crate::command::CommandId;
 use crate::nonce::Nonce;
-use crate::payload::{EvmCall, Fees};
 use crate::time::Tick;
 
 use crate::lane::Lane;
@@ -24,7 +24,7 @@ pub(in crate::lane) struct RequestedAttempt {
 /// Change that the requested attempt makes.
 #[derive(Debug)]
 pub(in crate::lane) enum RequestedChange {
-    Payload(Box<EvmCall>),
+    Payload(Box<Action>),
     /// Keep the payload, at this price or, without one, at the price of the policy.
     Price(Option<Fees>),
 }
@@ -47,34 +47,48 @@ impl Lane {
         }
     }
 
-    /// Call and kind of a slot's next attempt.
-    pub(in crate::lane) fn call_of_next_attempt(&self, slot: &OpenSlot) -> (EvmCall, AttemptKind) {
+    /// Action and kind of a slot's next attempt.
+    pub(in crate::lane) fn action_of_next_attempt(&self, slot: &OpenSlot) -> (Action, AttemptKind) {
         let named = match slot.next.requested.as_ref().map(|requested| &requested.change) {
-            Some(RequestedChange::Payload(call)) => return (EvmCall::clone(call), AttemptKind::Replace),
+            Some(RequestedChange::Payload(action)) => return (Action::clone(action), AttemptKind::Replace),
             Some(RequestedChange::Price(named)) => *named,
             None => None,
         };
-        let again = slot.repeated_call().filter(|_| !slot.wants_filler());
-        let nothing = || EvmCall { to: self.lease.submitter().evm_address(), ..EvmCall::default() };
+        let again = slot.repeated_action().filter(|_| !slot.wants_filler());
         let kind = if again.is_some() { slot.repeated_kind() } else { slot.filler_kind() };
-        (EvmCall { fees: named, ..again.unwrap_or_else(nothing) }, kind)
+        let action = again.unwrap_or_else(|| self.setup.rules.filler(self.lease.submitter()));
+        let work = action.own_work();
+        (action.wishing(named, work), kind)
+    }
+
+    /// Prices that the chain asks for, by the answer to a prepare request.
+    pub(in crate::lane) fn market(&self, prepared: &Prepared) -> Market {
+        let replace_step = self.setup.rules.replace_step();
+        Market { asks: prepared.fees, base_fee: prepared.base_fee, replace_step }
+    }
+
+    /// Checks that a price replaces all attempts of the slot that may be in a pool. The error is the lowest price that
+    /// would.
+    pub(in crate::lane) fn check_replaces(&self, fees: Fees, slot: &OpenSlot) -> Result<(), Fees> {
+        let sent = slot.attempts_to_replace().map(|attempt| attempt.fees);
+        check_replaces(fees, sent, self.setup.rules.replace_step())
     }
 
     /// Price of the next attempt, which must replace all attempts that may be in a pool.
     pub(in crate::lane) fn offer(
         &self,
         slot: &OpenSlot,
-        call: &EvmCall,
+        action: &Action,
         kind: AttemptKind,
         prepared: &Prepared,
     ) -> Result<Fees, PriceError> {
-        let (market, policy) = (Market { asks: prepared.fees, base_fee: prepared.base_fee }, &self.setup.policy);
+        // A price that the caller set is not bumped.
+        if action.own_price().is_some() {
+            return self.check_replaces(prepared.fees, slot).map(|()| prepared.fees).map_err(PriceError::TooLow);
+        }
+        let (market, policy) = (self.market(prepared), &self.setup.policy);
         let sent: Vec<Fees> = slot.attempts_to_replace().map(|attempt| attempt.fees).collect();
         let sent = sent.into_iter();
-        // A price that the caller set is not bumped.
-        if call.fees.is_some() {
-            return check_replaces(prepared.fees, sent).map(|()| prepared.fees).map_err(PriceError::TooLow);
-        }
         if !kind.carries_payload() {
             let offer = market.filler_offer(sent, &policy.fees);
             // A filler has already exceeded the cap by its one step.
@@ -90,10 +104,16 @@ impl Lane {
         }
     }
 
+    /// The text of a price that does not replace the earlier attempts.
+    pub(in crate::lane) fn price_too_low(&self, least: Fees) -> String {
+        let unit = self.setup.rules.words().price;
+        format!("the price must be at least {least} {unit} to replace the transactions that were sent")
+    }
+
     /// Failure text of the requested attempt; `None` if there is no request, or if it may still succeed.
     pub(in crate::lane) fn request_failure(&self, nonce: Nonce, failure: &PrepareFailure) -> Option<String> {
         self.ledger.slots.get(nonce)?.next.requested.as_ref()?;
-        // The call may depend on an earlier transaction of the account (S19).
+        // The action may depend on an earlier transaction of the account (S19).
         let is_lowest = self.ledger.slots.unmined().first() == Some(&nonce);
         match failure {
             PrepareFailure::Reverted { text, .. } if is_lowest => Some(format!("the transaction would revert: {text}")),
@@ -104,11 +124,11 @@ impl Lane {
     }
 
     /// True if an attempt with this effect and price exists. It is then sent again.
-    pub(in crate::lane) fn exists(slot: &OpenSlot, kind: AttemptKind, fees: Fees, gas_limit: u64) -> bool {
+    pub(in crate::lane) fn exists(slot: &OpenSlot, kind: AttemptKind, fees: Fees, work: Work) -> bool {
         let is_same = |held: &SlotAttempt| {
             let attempt = &held.attempt;
             let has_same_effect = attempt.kind.carries_payload() == kind.carries_payload() && !held.stale;
-            has_same_effect && attempt.fees == fees && held.gas_limit == gas_limit
+            has_same_effect && attempt.fees == fees && held.work == work
         };
         let is_new_payload =
             matches!(slot.next.requested, Some(RequestedAttempt { change: RequestedChange::Payload(_), .. }));
@@ -160,8 +180,4 @@ pub(in crate::lane) fn drop_request(slot: &mut OpenSlot) {
     if slot.next.step != AttemptStep::Signing {
         slot.next.step = AttemptStep::None;
     }
-}
-
-pub(in crate::lane) fn price_too_low(least: Fees) -> String {
-    format!("the price must be at least {least} wei per gas to replace the transactions that were sent")
 }

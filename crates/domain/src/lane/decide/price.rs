@@ -1,5 +1,6 @@
-//! Pricing: requests for gas limits and prices, and their answers.
+//! Pricing: requests for work and prices, and their answers.
 
+use crate::action::Action;
 use crate::bidding::{Market, Offer};
 use crate::block::BlockLink;
 use crate::id::TxId;
@@ -9,7 +10,6 @@ use crate::policy::OnShortage;
 use crate::state::FailReason;
 use crate::time::Tick;
 
-use crate::lane::decide::bump::above_cap;
 use crate::lane::effect::{Effect, PrepareRequest, Step};
 use crate::lane::fact::{PrepareFailure, PrepareKey, Prepared};
 use crate::lane::open_slot::OpenSlot;
@@ -63,10 +63,10 @@ impl Lane {
                 AttemptStep::Pricing | AttemptStep::Ready(_) | AttemptStep::Signing => false,
             };
             if due {
-                let (call, _) = self.call_of_next_attempt(slot);
+                let (action, _) = self.action_of_next_attempt(slot);
                 let speed = slot.tx.as_ref().map_or(Speed::Standard, |tx| tx.intent.speed());
                 let ticket = slot.next.ticket.wrapping_add(1);
-                requests.push(PrepareRequest { key: PrepareKey::Slot(nonce, ticket), call, speed });
+                requests.push(PrepareRequest { key: PrepareKey::Slot(nonce, ticket), action, speed });
                 self.ledger
                     .slots
                     .update(nonce, |slot| (slot.next.step, slot.next.ticket) = (AttemptStep::Pricing, ticket));
@@ -95,11 +95,11 @@ impl Lane {
             |candidate: &&Candidate| matches!(candidate.stage, Stage::Pricing) && candidate.tx.version == version;
         let Some(index) = self.queue.find(id) else { return };
         let Some(candidate) = self.queue.candidates.get(index).filter(asked) else { return };
-        let has_own_price = candidate.call().is_some_and(|call| call.fees.is_some());
+        let has_own_price = candidate.action().is_some_and(|action| action.own_price().is_some());
         let stage = match answer {
             Ok(prepared) if has_own_price => Stage::Ready { prepared, at: now },
             Ok(prepared) => {
-                let market = Market { asks: prepared.fees, base_fee: prepared.base_fee };
+                let market = self.market(&prepared);
                 match market.first_offer(&self.setup.policy.fees) {
                     Offer::At(fees) => {
                         self.fee_cap.exceeded = None;
@@ -107,7 +107,7 @@ impl Lane {
                     }
                     // The candidate is tried again until the price is below the cap (F06).
                     Offer::AboveCap(cap) => {
-                        self.fee_cap.exceeded = Some(above_cap(prepared.fees.highest_price(), cap));
+                        self.fee_cap.exceeded = Some(self.above_cap(prepared.fees, cap));
                         Stage::Later(retry)
                     }
                 }
@@ -123,7 +123,7 @@ impl Lane {
             }
             Err(PrepareFailure::InsufficientFunds(_)) => {
                 if is_next {
-                    self.funds.unaffordable_cost = candidate.call().map(|call| call.value);
+                    self.funds.unaffordable_cost = candidate.action().map(Action::outflow);
                 }
                 Stage::Later(retry)
             }
@@ -155,12 +155,12 @@ impl Lane {
             self.no_attempt(nonce, why, retry);
             return;
         }
-        let fees = self.setup.policy.fees;
+        let (fees, replace_step) = (self.setup.policy.fees, self.setup.rules.replace_step());
         self.ledger.slots.update(nonce, |slot| {
             // The market does not ask for more than the attempt offers: the same bytes are sent again, at their pace.
             let is_enough = |prepared: &Prepared| {
                 let offered = slot.wanted().map(|wanted| wanted.fees);
-                let market = Market { asks: prepared.fees, base_fee: prepared.base_fee };
+                let market = Market { asks: prepared.fees, base_fee: prepared.base_fee, replace_step };
                 // A new attempt would offer no more.
                 let Offer::At(asks) = market.first_offer(&fees) else { return false };
                 slot.needs_bump()
@@ -178,14 +178,14 @@ impl Lane {
     }
 }
 
-/// The first stage of a candidate: ready if the caller set gas limit and price, otherwise a prepare request.
+/// The first stage of a candidate: ready if the caller set work and price, otherwise a prepare request.
 fn prepare(candidate: &Candidate, now: Tick, requests: &mut Vec<PrepareRequest>) -> Stage {
     if let Some(prepared) = candidate.decided() {
         return Stage::Ready { prepared, at: now };
     }
     // A reservation needs no price.
-    let Some(call) = candidate.call() else { return Stage::Waiting };
+    let Some(action) = candidate.action() else { return Stage::Waiting };
     let key = PrepareKey::Intent(candidate.tx.id, candidate.tx.version);
-    requests.push(PrepareRequest { key, call: call.clone(), speed: candidate.tx.intent.speed() });
+    requests.push(PrepareRequest { key, action: action.clone(), speed: candidate.tx.intent.speed() });
     Stage::Pricing
 }

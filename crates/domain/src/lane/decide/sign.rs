@@ -1,19 +1,18 @@
 //! Signing: binds of the next candidates, and other attempts of slots.
 
+use crate::action::{Action, Fees};
 use crate::amount::Amount;
 use crate::attempt::AttemptKind;
 use crate::cursor::Cursor;
 use crate::nonce::Nonce;
-use crate::payload::EvmCall;
 use crate::policy::OnShortage;
-use crate::signing::{SignedTx, TxPlan, worst_cost};
+use crate::signing::{SignedTx, TxPlan};
 use crate::state::FailReason;
 use crate::text::NodeText;
 use crate::time::Tick;
 
 use crate::lane::Lane;
-use crate::lane::decide::bump::above_cap;
-use crate::lane::decide::next_attempt::{PriceError, price_too_low};
+use crate::lane::decide::next_attempt::PriceError;
 use crate::lane::effect::{Effect, SignRequest, Step};
 use crate::lane::fact::{Prepared, SignFailure};
 use crate::lane::funds::LastSpend;
@@ -62,17 +61,17 @@ impl Lane {
             let Some(index) = self.queue.first_index() else { return };
             let Some(candidate) = self.queue.candidates.get(index) else { return };
             let Stage::Ready { prepared, .. } = candidate.stage else { return };
-            let Some(call) = candidate.call().cloned() else { return };
-            bytes = bytes.saturating_add(call.data.len());
+            let Some(action) = candidate.action().cloned() else { return };
+            bytes = bytes.saturating_add(action.bytes());
             if bytes > self.setup.limits.batch_bytes && !(items.is_empty() && self.signer.signed.is_empty()) {
                 return;
             }
             let is_first = items.is_empty() && under_way == 0 && self.ledger.slots.unmined().is_empty();
-            in_window = in_window.saturating_add(call.data.len());
+            in_window = in_window.saturating_add(action.bytes());
             if in_window > self.setup.limits.window_bytes && !is_first {
                 return;
             }
-            let cost = with(prepared.surcharge, worst_cost(call.value, prepared.gas_limit, prepared.fees));
+            let cost = self.worst_cost(&action, &prepared, prepared.fees);
             if !self.funds.try_spend(cost) {
                 match self.fail_unaffordable(index, cost, under_way) {
                     true => continue,
@@ -82,9 +81,9 @@ impl Lane {
             let Some(candidate) = self.queue.take(index) else { return };
             let is_replaced = candidate.tx.replacement.is_some();
             let kind = if is_replaced { AttemptKind::Replace } else { AttemptKind::Original };
-            let Prepared { gas_limit, fees, .. } = prepared;
-            let attempt = UnsignedAttempt { nonce, ordinal: 0, kind, fees, gas_limit, cost, requested_by: None };
-            let request = self.request(attempt, call, prepared.gas_limit);
+            let Prepared { work, fees, .. } = prepared;
+            let attempt = UnsignedAttempt { nonce, ordinal: 0, kind, fees, work, cost, requested_by: None };
+            let request = self.request(attempt, action);
             items.push((SigningItem { candidate: Some(candidate), attempt }, request));
             next = nonce.next().ok();
             free -= 1;
@@ -97,7 +96,8 @@ impl Lane {
         let alone = self.ledger.slots.unmined().is_empty() && under_way == 0;
         if self.setup.policy.funds.on_shortage == OnShortage::Fail && self.funds.is_fresh && alone {
             let budget = self.funds.budget;
-            let text = format!("the transaction may cost {cost} wei, and the account has {budget} wei");
+            let unit = self.setup.rules.words().amount;
+            let text = format!("the transaction may cost {cost} {unit}, and the account has {budget} {unit}");
             self.queue.set_stage(index, Stage::Failing(FailReason::InsufficientFunds, NodeText::new(&text)));
             return true;
         }
@@ -129,39 +129,39 @@ impl Lane {
     fn attempt_to_sign(&mut self, nonce: Nonce, prepared: Prepared, now: Tick) -> Option<(SigningItem, SignRequest)> {
         let retry = now.saturating_add(self.setup.limits.pauses.prepare_retry);
         let slot = self.ledger.slots.get(nonce)?;
-        let (call, kind) = self.call_of_next_attempt(slot);
-        let fees = match self.offer(slot, &call, kind, &prepared) {
+        let (action, kind) = self.action_of_next_attempt(slot);
+        let fees = match self.offer(slot, &action, kind, &prepared) {
             Ok(fees) => fees,
             Err(PriceError::TooLow(least)) => {
-                self.no_attempt(nonce, price_too_low(least), retry);
+                self.no_attempt(nonce, self.price_too_low(least), retry);
                 return None;
             }
             Err(PriceError::AboveCap(cap)) => {
-                let text = above_cap(prepared.fees.highest_price(), cap);
+                let text = self.above_cap(prepared.fees, cap);
                 self.fee_cap.exceeded = Some(text.clone());
                 self.no_attempt(nonce, text, retry);
                 return None;
             }
         };
-        if Self::exists(slot, kind, fees, prepared.gas_limit) {
+        if Self::exists(slot, kind, fees, prepared.work) {
             self.send_existing(nonce, retry, now);
             return None;
         }
-        let cost = with(prepared.surcharge, worst_cost(call.value, prepared.gas_limit, fees));
+        let cost = self.worst_cost(&action, &prepared, fees);
         let requested_by = slot.next.requested.as_ref().map(|requested| requested.by);
-        let (ordinal, gas_limit) = (slot.next_ordinal(), prepared.gas_limit);
-        let attempt = UnsignedAttempt { nonce, ordinal, kind, fees, gas_limit, cost, requested_by };
+        let (ordinal, work) = (slot.next_ordinal(), prepared.work);
+        let attempt = UnsignedAttempt { nonce, ordinal, kind, fees, work, cost, requested_by };
         let more = Amount::new(cost.get().saturating_sub(slot.cost().get()));
         if kind.carries_payload() && more > self.funds.budget {
             self.cannot_afford(nonce, more, retry);
             return None;
         }
-        if kind.carries_payload() && call.fees.is_none() {
+        if kind.carries_payload() && action.own_price().is_none() {
             self.fee_cap.exceeded = None;
         }
         // A filler is made in any case, and waits for funds like any other attempt.
         self.funds.spend_unchecked(more);
-        let request = self.request(attempt, call, prepared.gas_limit);
+        let request = self.request(attempt, action);
         self.ledger.slots.update(nonce, |slot| slot.next.step = AttemptStep::Signing);
         Some((SigningItem { candidate: None, attempt }, request))
     }
@@ -187,15 +187,21 @@ impl Lane {
             return;
         }
         let left = self.funds.budget;
-        let text = format!("the attempt may cost {more} wei more, and the account has {left} wei left");
+        let unit = self.setup.rules.words().amount;
+        let text = format!("the attempt may cost {more} {unit} more, and the account has {left} {unit} left");
         self.no_attempt(nonce, text, retry);
     }
 
-    fn request(&self, attempt: UnsignedAttempt, call: EvmCall, gas_limit: u64) -> SignRequest {
+    /// The largest amount that the attempt can take from the account.
+    fn worst_cost(&self, action: &Action, prepared: &Prepared, fees: Fees) -> Amount {
+        self.setup.rules.worst_cost(action, prepared.work, fees, prepared.surcharge)
+    }
+
+    fn request(&self, attempt: UnsignedAttempt, action: Action) -> SignRequest {
         let submitter = self.lease.submitter().clone();
         SignRequest {
             kind: attempt.kind,
-            plan: TxPlan { submitter, nonce: attempt.nonce, call, gas_limit, fees: attempt.fees },
+            plan: TxPlan { submitter, nonce: attempt.nonce, action, work: attempt.work, fees: attempt.fees },
         }
     }
 
@@ -245,8 +251,4 @@ impl Lane {
             self.funds.read_soon();
         }
     }
-}
-
-fn with(surcharge: Amount, cost: Amount) -> Amount {
-    Amount::new(cost.get().saturating_add(surcharge.get()))
 }

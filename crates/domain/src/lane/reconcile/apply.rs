@@ -14,7 +14,6 @@ use crate::event::LaneEventKind;
 use crate::id::TxId;
 use crate::intent_record::IntentRecord;
 use crate::ledger::CommitError;
-use crate::payload::Payload;
 use crate::signing::Outline;
 use crate::text::{CommandReport, NodeText};
 
@@ -114,7 +113,7 @@ impl Lane {
                 continue;
             };
             let attempt = NewAttempt { kind: kind_for(sent, tx), ..attempt_of(sent, 0) };
-            draft.adopt_for(tx, attempt, &Outline::of(&sent.tx.plan), sent.link().parent())?;
+            draft.adopt_for(tx, attempt, &Outline::of(&sent.tx.plan, self.setup.rules), sent.link().parent())?;
         }
         Ok(())
     }
@@ -130,7 +129,10 @@ impl Lane {
             // Without an intent, the transaction fills the nonce like a filler.
             let tx = self.ledger.slots.get(nonce).and_then(|slot| slot.tx.as_ref());
             let kind = tx.map_or(AttemptKind::Fill, |tx| kind_for(sent, tx));
-            draft.attach(NewAttempt { kind, ..attempt_of(sent, *ordinal) }, &Outline::of(&sent.tx.plan));
+            draft.attach(
+                NewAttempt { kind, ..attempt_of(sent, *ordinal) },
+                &Outline::of(&sent.tx.plan, self.setup.rules),
+            );
         }
     }
 
@@ -160,7 +162,7 @@ impl Lane {
 
 /// Kind of a found transaction, seen from its intent.
 fn kind_for(sent: &ScannedTx, tx: &IntentRecord) -> AttemptKind {
-    let is_replaced = matches!(&tx.replacement, Some(Payload::Evm(call)) if carries(sent, call));
+    let is_replaced = tx.replacement.as_ref().is_some_and(|payload| carries(sent, payload));
     if is_replaced { AttemptKind::Replace } else { AttemptKind::Original }
 }
 

@@ -7,7 +7,7 @@ use crate::cursor::{Cursor, LaneState, ProtectCode};
 use crate::id::TxId;
 use crate::intent_record::IntentRecord;
 use crate::nonce::Nonce;
-use crate::payload::{EvmCall, Payload};
+use crate::payload::Payload;
 use crate::slot::SlotKind;
 use crate::state::Progress;
 use crate::time::Timestamp;
@@ -157,7 +157,7 @@ impl Lane {
                 }
             }
             NonceUse::WithoutTransaction if found.is_final(nonce) => {
-                let cause = "an EIP-7702 authorization, or delegated code of the account";
+                let cause = self.setup.rules.words().silent_use;
                 let why = format!("nonce {nonce} was consumed without a transaction of the account ({cause})");
                 plan.lost.push(lost(why));
             }
@@ -326,18 +326,15 @@ fn unread(nonce: Nonce, found: &ScanFindings) -> String {
 /// True if the transaction does what the intent asks for.
 fn does(sent: &ScannedTx, tx: &IntentRecord) -> bool {
     let asked = [Some(tx.intent.payload()), tx.replacement.as_ref()];
-    asked.into_iter().flatten().any(|payload| matches!(payload, Payload::Evm(call) if carries(sent, call)))
+    asked.into_iter().flatten().any(|payload| carries(sent, payload))
 }
 
-/// Compares recipient, value and data. Access lists and authorizations do not change the purpose of a call.
-pub(in crate::lane) fn carries(sent: &ScannedTx, call: &EvmCall) -> bool {
-    let theirs = &sent.tx.plan.call;
-    call.to == theirs.to && call.value == theirs.value && call.data == theirs.data
+/// True if the transaction does what the payload asks for.
+pub(in crate::lane) fn carries(sent: &ScannedTx, payload: &Payload) -> bool {
+    payload.action().is_some_and(|action| action.has_same_purpose(&sent.tx.plan.action))
 }
 
 fn describe(sent: &ScannedTx) -> String {
-    let call = &sent.tx.plan.call;
-    let to = call.to.map_or_else(|| "a new contract".to_owned(), |to| to.to_string());
-    let (hash, block, bytes) = (sent.tx.signed.hash, sent.block.number, call.data.len());
-    format!("transaction {hash} in block {block} (to {to}, value {}, {bytes} bytes of data)", call.value)
+    let (hash, block) = (sent.tx.signed.hash, sent.block.number);
+    format!("transaction {hash} in block {block} ({})", sent.tx.plan.action.summary())
 }

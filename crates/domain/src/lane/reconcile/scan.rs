@@ -67,8 +67,8 @@ pub(in crate::lane) enum NonceUse<'a> {
     Ours,
     /// Consumed by a foreign transaction.
     Foreign(&'a ScannedTx),
-    /// Consumed, and all blocks that could contain its transaction were read. An EIP-7702 authorization or delegated
-    /// code consumed it.
+    /// Consumed, and all blocks that could contain its transaction were read. Something else than a
+    /// transaction of the account consumed it.
     WithoutTransaction,
     /// Consumed, and not all blocks that could contain its transaction were read.
     Unread,

@@ -52,7 +52,7 @@ fn submitter_overrides_chain_and_chain_overrides_file() {
     let fail = FundsPolicy { on_shortage: OnShortage::Fail, ..FundsPolicy::default() };
     assert_eq!((first.policy.funds, second.policy.funds), (fail, FundsPolicy::default()));
     assert_eq!(second.policy.resubmit.interval, Duration::from_secs(9));
-    let windows = [first, second].map(|submitter| submitter.policy.nonce.delegated_max_in_flight);
+    let windows = [first, second].map(|submitter| submitter.policy.nonce.narrow_max_in_flight);
     assert_eq!(windows, [1, 1], "max_in_flight does not change delegated_max_in_flight");
 }
 
@@ -70,7 +70,7 @@ fn external_nonce_delegation_and_low_balance_are_overridden() {
     let external = |policy: &SubmitterPolicy| policy.nonce.on_external_nonce;
     assert_eq!(external(&first.policy), ExternalNoncePolicy::Protect);
     assert_eq!(external(&second.policy), ExternalNoncePolicy::Adopt);
-    let windows = [first, second].map(|submitter| submitter.policy.nonce.delegated_max_in_flight);
+    let windows = [first, second].map(|submitter| submitter.policy.nonce.narrow_max_in_flight);
     assert_eq!(windows, [3, 2]);
     let low = |policy: &SubmitterPolicy| policy.funds.low_balance.to_string();
     assert_eq!((low(&config.policy), low(&first.policy)), ("16".to_owned(), "7".to_owned()));

@@ -13,6 +13,8 @@ mod bidding;
 mod block;
 mod command;
 mod confirmation;
+#[cfg(feature = "conformance")]
+mod conformance;
 mod cursor;
 mod event;
 mod id;

@@ -9,6 +9,7 @@ mod amount;
 mod attempt;
 mod audit;
 mod backoff;
+mod batch_size;
 mod bidding;
 mod block;
 mod command;
@@ -48,6 +49,7 @@ pub use attempt::{
 };
 pub use audit::{AuditEntry, NewAudit};
 pub use backoff::Backoff;
+pub use batch_size::{BatchSize, TimedOut};
 pub use block::{BlockLink, BlockRef, Execution, Inclusion};
 pub use command::{Command, CommandId, CommandKind, CommandResult, CommandStatus, LostRule, NewCommand};
 pub use confirmation::ConfirmationNotice;

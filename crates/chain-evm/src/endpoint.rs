@@ -32,6 +32,8 @@ use batch::{after_refusal, chunks};
 use health::FailureKind;
 use state::EndpointState;
 
+/// The method of gas estimates.
+pub(crate) const ESTIMATE: &str = "eth_estimateGas";
 /// Batches of one request that are in flight at once.
 const MAX_PARALLEL_BATCHES: usize = 8;
 /// A request that got its turn with less than this part of its time left is not sent. It would only be cut off.
@@ -205,6 +207,11 @@ impl Endpoint {
     /// The time limit of one request.
     pub(crate) fn timeout(&self) -> Duration {
         self.settings.timeout
+    }
+
+    /// The number of estimates in one request, if the endpoint is known to execute only so many in time.
+    pub(crate) fn estimates_max(&self) -> Option<usize> {
+        self.state.lock().estimates.limit()
     }
 
     /// The number of whole blocks in one request.
@@ -382,8 +389,28 @@ impl Endpoint {
             }
             results.push(result);
         }
-        self.record(worst.0, worst.1, took);
+        if !self.is_too_long(chunk, is_timed_out) {
+            self.record(worst.0, worst.1, took);
+        }
         CallResults { results, is_unanswered, is_timed_out }
+    }
+
+    /// Learns the length of a request with estimates. True if the request timed out and had several calls: the node
+    /// executes estimates one after the other, so their sum says nothing about its health. A single estimate that times
+    /// out counts like any other call.
+    fn is_too_long(&self, chunk: &[RpcCall], is_timed_out: bool) -> bool {
+        if !chunk.iter().any(|call| call.method == ESTIMATE) {
+            return false;
+        }
+        let estimates = &mut self.state.lock().estimates;
+        if !is_timed_out {
+            estimates.succeeded(chunk.len());
+            return false;
+        }
+        estimates.timed_out(chunk.len());
+        let (endpoint, estimates_max) = (self.name(), estimates.limit());
+        tracing::info!(endpoint, calls = chunk.len(), estimates_max, "gas estimates timed out: request size reduced");
+        chunk.len() > 1
     }
 
     /// Repeats a refused batch in smaller ones. The smaller size is learned only if these are answered: a gateway that

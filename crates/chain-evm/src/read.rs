@@ -26,7 +26,7 @@ pub(crate) use receipts::{block_receipts, receipts};
 pub(crate) use reverts::{RevertSource, reverts};
 pub(crate) use sent::sent_by;
 
-use crate::endpoint::{CallResult, Endpoint};
+use crate::endpoint::{CallResult, ESTIMATE, Endpoint};
 use crate::fees::{self, FeeHistory, FeeMarket, narrow};
 use crate::rpc::RpcCall;
 use crate::transaction::{call_object, quantity};
@@ -222,9 +222,10 @@ pub(crate) async fn codes_and_estimates(
 ) -> (BTreeMap<Address, Result<bool, Classified>>, Vec<Result<u64, Classified>>) {
     let block = quantity(U256::from(at.number));
     let code = |account: &Address| RpcCall::new("eth_getCode", json!([account, block]));
-    let estimate = |call: &&EvmCall| RpcCall::new("eth_estimateGas", json!([call_object(from, call), block]));
+    let estimate = |call: &&EvmCall| RpcCall::new(ESTIMATE, json!([call_object(from, call), block]));
     let asked: Vec<RpcCall> = accounts.iter().map(code).chain(calls.iter().map(estimate)).collect();
-    let mut codes = endpoint.ask_limited(&asked, MAX_ESTIMATES, None).await;
+    let max = endpoint.estimates_max().map_or(MAX_ESTIMATES, |max| max.min(MAX_ESTIMATES));
+    let mut codes = endpoint.ask_limited(&asked, max, None).await;
     let estimates = codes.split_off(accounts.len().min(codes.len()));
     let read = |answer: CallResult| endpoint.read::<U64>(&answer?).map(|gas| gas.to());
     let codes = accounts.iter().copied().zip(codes.into_iter().map(|answer| has_code(endpoint, answer)));

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use gapless_chain::{ChainPricer as _, ChainReader as _, Verdict};
 use gapless_chain_evm::{EvmChain, FeeOptions, Rollup};
 use gapless_domain::{Action, Address, Amount, B256, BlockRef, Bytes, EvmCall, Work};
@@ -143,4 +145,56 @@ async fn failed_estimate_is_asked_at_another_endpoint() {
     second.change(|script| script.custom = Some(answer));
     first.change(|script| script.custom = Some(answer));
     assert_eq!(chain.measure(&submitter(0), &actions, head).await, [21_000, 30_000].map(|gas| Ok(Work::new(gas))));
+}
+
+/// Contract calls, which are always estimated.
+fn contract_calls(count: u8) -> Vec<EvmCall> {
+    (0..count).map(|byte| EvmCall { data: Bytes::copy_from_slice(&[byte]), ..transfer(CONTRACT) }).collect()
+}
+
+async fn start_with_timeout() -> (FakeNode, EvmChain, BlockRef) {
+    let node = FakeNode::start(|script| script.custom = Some(answer)).await;
+    let mut options = options(&[&node]);
+    options.rpc_timeout = Duration::from_millis(300);
+    let chain = EvmChain::connect(options).unwrap();
+    let head = chain.head().await.unwrap().block;
+    (node, chain, head)
+}
+
+/// The number of calls in the longest request.
+fn longest(node: &FakeNode) -> usize {
+    node.change(|script| script.sizes.iter().copied().max().unwrap())
+}
+
+#[tokio::test]
+async fn estimates_that_time_out_together_are_split() {
+    let (node, chain, head) = start_with_timeout().await;
+    node.change(|script| script.estimates_max = 2);
+    let calls = contract_calls(20);
+    let calls: Vec<&EvmCall> = calls.iter().collect();
+    let mut sizes = Vec::new();
+    for _ in 0..4 {
+        node.change(|script| script.sizes.clear());
+        let answers = chain.estimate_gas(&submitter(0), &calls, head).await;
+        sizes.push((longest(&node), answers.iter().all(Result::is_ok)));
+        let endpoint = chain.endpoints().remove(0);
+        assert!(endpoint.is_healthy() && endpoint.errors_permille == Some(0), "{endpoint:?}");
+    }
+    assert_eq!(sizes, [(20, false), (10, false), (5, false), (2, true)]);
+    node.change(|script| script.estimates_max = usize::MAX);
+    for expected in [4, 8, 16, 20] {
+        node.change(|script| script.sizes.clear());
+        assert!(chain.estimate_gas(&submitter(0), &calls, head).await.iter().all(Result::is_ok));
+        assert_eq!(longest(&node), expected, "requests grow again");
+    }
+}
+
+#[tokio::test]
+async fn single_estimate_that_times_out_counts_as_failure() {
+    let (node, chain, head) = start_with_timeout().await;
+    node.change(|script| script.estimates_max = 0);
+    let calls = contract_calls(1);
+    let answers = chain.estimate_gas(&submitter(0), &[&calls[0]], head).await;
+    assert_eq!(answers[0].as_ref().unwrap_err().classified.verdict, Verdict::Unavailable);
+    assert!(chain.endpoints()[0].errors_permille > Some(0));
 }

@@ -10,10 +10,13 @@ mod amount;
 mod attempt;
 mod audit;
 mod backoff;
+mod batch_size;
 mod bidding;
 mod block;
 mod command;
 mod confirmation;
+#[cfg(feature = "conformance")]
+mod conformance;
 mod cursor;
 mod event;
 mod id;
@@ -54,6 +57,7 @@ pub use attempt::{
 };
 pub use audit::{AuditEntry, NewAudit};
 pub use backoff::Backoff;
+pub use batch_size::{BatchSize, TimedOut};
 pub use block::{BlockLink, BlockRef, Execution, Inclusion};
 pub use command::{Command, CommandId, CommandKind, CommandResult, CommandStatus, LostRule, NewCommand};
 pub use confirmation::ConfirmationNotice;

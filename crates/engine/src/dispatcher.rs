@@ -424,20 +424,19 @@ impl Dispatcher {
         let lane = lease.submitter().clone();
         let ended = self.running_lanes.remove(&lane);
         let now = self.now();
-        if outcome == RunOutcome::SignerHangs {
-            self.share.leave(&lane);
-        }
-        let handed_over = self.share.run_ended(&lane, now);
+        let was_leaving = self.share.run_ended(&lane, now);
         match outcome {
-            // A lane that was handed over is not reloaded here. If no other node takes it, this node acquires it again
-            // later.
-            RunOutcome::Released | RunOutcome::Reload | RunOutcome::Refused | RunOutcome::SignerHangs
-                if handed_over =>
-            {
+            RunOutcome::SignerFails => {
+                self.share.leave_to_other_nodes(&lane, now);
                 metrics::counter!("gapless_lanes_handed_over_total").increment(1);
                 release.push(lease);
             }
-            RunOutcome::SignerHangs => release.push(lease),
+            // A lane that was handed over is not reloaded here. If no other node takes it, this node acquires it again
+            // later.
+            RunOutcome::Released | RunOutcome::Reload | RunOutcome::Refused if was_leaving => {
+                metrics::counter!("gapless_lanes_handed_over_total").increment(1);
+                release.push(lease);
+            }
             RunOutcome::Released => {
                 release.push(lease);
                 // A wake-up arrived after the lane had decided to end.

@@ -149,15 +149,14 @@ impl Engine {
             desks.insert(desk.chain.id().clone(), desk);
         }
         let mut servable = BTreeMap::new();
-        // The shortest time for which a permit holds while leases are renewed. A call ends before its permit does,
-        // unless the call had to wait for a free place.
+        // The shortest time for which a permit holds while leases are renewed. A call ends before its permit does.
         let permitted = terms.trusted_span().saturating_sub(terms.renew_interval);
         let limits = SigningLimits { timeout: options.signing.timeout.min(permitted), ..options.signing };
         let bounds = SigningBounds::new(limits, Arc::new(DriverTimer(Arc::clone(&driver))));
         for ServedLane { submitter, setup, signer } in lanes {
             let parts = desks.get(submitter.chain()).cloned().zip(encoders.get(submitter.chain()).cloned());
             let (desk, encoder) = parts.ok_or_else(|| UnknownChain { submitter: submitter.clone() })?;
-            let signer = LaneSigner { encoder, signer: bounds.bound(signer) };
+            let signer = LaneSigner::new(encoder, bounds.bound(signer), Arc::clone(&driver), limits);
             servable.insert(submitter, Servable { setup, desk, signer });
         }
         let keeper = Arc::new(LeaseKeeper::new(store.clone(), Arc::clone(&clock), terms));

@@ -10,7 +10,7 @@
 //! A node that cannot read a chain releases the lanes of that chain, because other nodes may be able to read it, and
 //! waits before it acquires them again.
 //!
-//! A lane whose signer gives no answer here is handed over too.
+//! A lane whose signer signs nothing here is handed over too (see `signing`).
 //!
 //! The lanes that have run here longest go first, so that each lane moves as seldom as possible: a lane that has just
 //! arrived has just paid for its load.
@@ -153,20 +153,27 @@ impl FairShare {
         if excess > slack { excess } else { 0 }
     }
 
-    /// Hands over a lane that cannot sign here. Other nodes may reach the signer.
-    pub(crate) fn leave(&mut self, lane: &SubmitterId) {
-        self.leaving.insert(lane.clone());
+    /// Leaves a lane that cannot sign here to other nodes first. The lane may be handed over again at any time.
+    pub(crate) fn leave_to_other_nodes(&mut self, lane: &SubmitterId, now: Tick) {
+        self.handed_over(lane, now, Duration::ZERO);
     }
 
     /// Records the end of a run. True if the lane was to be handed over.
     pub(crate) fn run_ended(&mut self, lane: &SubmitterId, now: Tick) -> bool {
         let was_leaving = self.leaving.remove(lane);
         if was_leaving {
-            let not_before = now.saturating_add(self.options.pause);
-            let stays_until = now.saturating_add(self.options.returned_pause);
-            self.handed_over.insert(lane.clone(), HandedOver { not_before, stays_until });
+            self.handed_over(lane, now, self.options.returned_pause);
         }
         was_leaving
+    }
+
+    /// Records a handover after which the lane is not handed over again for `stays`.
+    fn handed_over(&mut self, lane: &SubmitterId, now: Tick, stays: Duration) {
+        let not_before = now.saturating_add(self.options.pause);
+        let stays_until = now.saturating_add(stays).max(not_before);
+        let waiting = self.handed_over.entry(lane.clone()).or_insert(HandedOver { not_before, stays_until });
+        waiting.not_before = waiting.not_before.max(not_before);
+        waiting.stays_until = waiting.stays_until.max(stays_until);
     }
 
     /// The earliest time at which this node may acquire a lane, if it already runs `running` lanes.
@@ -249,6 +256,23 @@ mod tests {
         assert!(!again.is_empty() && again.iter().all(|lane| !chosen.contains(lane)));
         share.begin_check(100, at(2 + 3600));
         assert_eq!(share.not_before(&chosen[0], 0, false, at(2 + 3600)), at(2 + 3600));
+    }
+
+    #[test]
+    fn lane_that_cannot_sign_is_delayed_and_may_move_again() {
+        let mut share = share();
+        share.leave_to_other_nodes(&lane(99), at(1));
+        assert_eq!(share.not_before(&lane(99), 50, false, at(1)), at(4));
+        // The lane came back because no other node has its key, and this node has too many lanes.
+        assert!(share.begin_check(100, at(20)));
+        let chosen = share.choose(lanes(100), census(2, 100), at(20));
+        assert!(chosen.contains(&lane(99)));
+        assert!(share.run_ended(&lane(99), at(21)));
+        // A lane that was handed over by its share stays, although its signer fails meanwhile.
+        share.leave_to_other_nodes(&lane(99), at(30));
+        assert_eq!(share.not_before(&lane(99), 50, false, at(30)), at(33));
+        assert!(share.begin_check(100, at(40)));
+        assert!(!share.choose(lanes(100), census(2, 100), at(40)).contains(&lane(99)));
     }
 
     #[test]

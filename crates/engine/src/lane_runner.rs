@@ -45,8 +45,8 @@ pub(crate) enum RunOutcome {
     Released,
     /// The lease is held, but the lane's memory differs from the store, or may differ: load the lane again.
     Reload,
-    /// The signer gave no answer in time: release the lease, and leave the lane to other nodes first.
-    SignerHangs,
+    /// The signer signs nothing here: release the lease, and leave the lane to other nodes first.
+    SignerFails,
     /// The store cannot hold a write of the lane: load the lane again, after a pause.
     Refused,
     /// The lease is lost.
@@ -60,8 +60,8 @@ pub(crate) struct LaneRunner {
     signer: LaneSigner,
     lease: Lease,
     inbox: Arc<LaneInbox>,
-    /// Set when the signer gave no answer in time. The lane then drains.
-    signer_hangs: Arc<AtomicBool>,
+    /// Set when the signer has signed nothing for too long. The lane then drains.
+    signer_fails: Arc<AtomicBool>,
 }
 
 /// However a run ends, no further sightings are delivered to it.
@@ -83,7 +83,7 @@ impl LaneRunner {
         inbox: Arc<LaneInbox>,
     ) -> Self {
         desk.lane_started();
-        LaneRunner { services, desk, signer, lease, inbox, signer_hangs: Arc::default() }
+        LaneRunner { services, desk, signer, lease, inbox, signer_fails: Arc::default() }
     }
 
     /// Runs until there is nothing to do or the lane must stop. Effects in flight are dropped then; the next owner
@@ -98,6 +98,7 @@ impl LaneRunner {
         let mut fact = updates.take_violation().map_or(Fact::Woken, Fact::Chain);
         loop {
             let was_message = matches!(fact, Fact::Woken | Fact::Drain | Fact::Sightings(_));
+            lane.limit_signing(self.signer.batch_max());
             let Step { effects, wake_at } = lane.handle(fact, driver.now());
             if let Some(outcome) = self.begin_all(effects, &mut in_flight) {
                 return outcome;
@@ -119,7 +120,7 @@ impl LaneRunner {
                     let nonce = nonce.map(|nonce| nonce.get());
                     tracing::warn!(nonce, "{text}");
                 }
-                Effect::Release if self.signer_hangs.load(Ordering::Relaxed) => return Some(RunOutcome::SignerHangs),
+                Effect::Release if self.signer_fails.load(Ordering::Relaxed) => return Some(RunOutcome::SignerFails),
                 Effect::Release => return Some(RunOutcome::Released),
                 Effect::Peek { limit, without } => in_flight.push(self.peek(limit, without)),
                 Effect::Prepare(requests) => in_flight.push(self.prepare(requests)),
@@ -182,21 +183,20 @@ impl LaneRunner {
         })
     }
 
-    /// Signs the batch with one call. If the signer does not answer in time, the lane drains, and the lease is released
-    /// for another node. The signed part of the batch is committed if no other commit is in flight; the rest stays
-    /// queued. The next owner sends what the draining lane has committed and not sent.
+    /// Signs the batch with one call. If the signer has signed nothing for too long, the lane drains, and the lease is
+    /// released for another node. The intents of the batch stay queued. The next owner sends what the draining lane has
+    /// committed and not sent.
     fn sign(&self, requests: Vec<SignRequest>) -> EffectFuture {
         let (services, lease, signer) = (self.services.clone(), self.lease.clone(), self.signer.clone());
-        let (inbox, signer_hangs) = (Arc::clone(&self.inbox), Arc::clone(&self.signer_hangs));
+        let (inbox, signer_fails) = (Arc::clone(&self.inbox), Arc::clone(&self.signer_fails));
         Box::pin(async move {
             services.faults.reach(FaultPoint::BeforeSign);
             let batch = signer.sign(&permit(&services, &lease)?, requests).await;
             services.faults.reach(FaultPoint::AfterSign);
             // Signing may have taken longer than the lease is trusted.
             permit(&services, &lease)?;
-            if batch.timeouts > 0 {
-                tracing::warn!(transactions = batch.timeouts, "signer gave no answer in time; lane is released");
-                signer_hangs.store(true, Ordering::Relaxed);
+            if batch.hands_over {
+                signer_fails.store(true, Ordering::Relaxed);
                 inbox.drain();
             }
             Ok(Fact::Signed(batch.answers))

@@ -62,6 +62,93 @@ async fn hanging_signer_of_the_only_node_is_asked_again() {
     until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn failing_signer_leaves_the_lane_to_another_node() {
+    let world = World::new(1).await.window(16);
+    let failing = world.signer();
+    failing.script(|script| script.fails = true);
+    let first = world.node_signing("a", EngineOptions::default(), failing.clone());
+    let ids = first.submit(&world.lanes[0], 0..5).await;
+    tokio::time::sleep(3 * SECOND).await;
+    assert!(owner(&world).await.unwrap().starts_with("a/"));
+    let second = world.node_signing("b", EngineOptions::default(), world.signer());
+    tokio::time::sleep(7 * SECOND).await;
+    assert!(owner(&world).await.unwrap().starts_with("b/"), "{} calls failed", failing.calls().len());
+    until_all(&second.store, &ids, StateName::Confirmed, A_WHILE).await;
+    assert_eq!(nonces(&second.store, &ids).await, [0, 1, 2, 3, 4]);
+}
+
+/// The number of seconds in which the lane had an owner, and the number of changes from one node to another.
+async fn owned_and_moved(world: &World, seconds: u64) -> (u64, u64) {
+    let (mut owned, mut moved) = (0, 0);
+    let mut last = None;
+    for _ in 0..seconds {
+        tokio::time::sleep(SECOND).await;
+        let Some(name) = owner(world).await else { continue };
+        owned += 1;
+        moved += u64::from(last.replace(name.clone()).is_some_and(|last| last != name));
+    }
+    (owned, moved)
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_node_goes_on_with_a_failing_signer() {
+    let world = World::new(1).await;
+    let signer = world.signer();
+    let node = world.node_signing("a", EngineOptions::default(), signer.clone());
+    let first = node.submit(&world.lanes[0], 0..1).await;
+    until_all(&node.store, &first, StateName::Confirmed, A_WHILE).await;
+    signer.script(|script| script.fails = true);
+    let ids = node.submit(&world.lanes[0], 1..4).await;
+    let before = signer.calls().len();
+    let (owned, _) = owned_and_moved(&world, 600).await;
+    let calls = signer.calls().len() - before;
+    assert!((40..=120).contains(&calls), "{calls} calls in 10 minutes");
+    assert!(owned >= 540, "the lane had an owner in {owned} of 600 seconds");
+    signer.script(|script| script.fails = false);
+    until_all(&node.store, &ids, StateName::Confirmed, 2 * A_WHILE).await;
+    assert_eq!(nonces(&node.store, &ids).await, [1, 2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lane_moves_ever_less_between_failing_signers() {
+    for hangs in [true, false] {
+        let world = World::new(1).await;
+        let signers = [world.signer(), world.signer()];
+        signers.iter().for_each(|signer| signer.script(|script| (script.hangs, script.fails) = (hangs, !hangs)));
+        let first = world.node_signing("a", EngineOptions::default(), signers[0].clone());
+        let _second = world.node_signing("b", EngineOptions::default(), signers[1].clone());
+        let ids = first.submit(&world.lanes[0], 0..2).await;
+        let (_, early) = owned_and_moved(&world, 60).await;
+        let (owned, moved) = owned_and_moved(&world, 600).await;
+        assert!(early >= 2, "hangs {hangs}: moved {early} times in the first minute");
+        assert!((5..=16).contains(&moved), "hangs {hangs}: moved {moved} times in 10 minutes");
+        assert!(owned >= 560, "hangs {hangs}: the lane had an owner in {owned} of 600 seconds");
+        signers[1].script(|script| (script.hangs, script.fails) = (false, false));
+        until_all(&first.store, &ids, StateName::Confirmed, 4 * A_WHILE).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn batch_slower_than_the_timeout_is_shortened() {
+    let world = World::new(1).await.window(64);
+    let signer = world.signer();
+    signer.script(|script| script.latency_each = SECOND);
+    let node = world.node_signing("a", EngineOptions::default(), signer.clone());
+    let ids = node.submit(&world.lanes[0], 0..32).await;
+    until_all(&node.store, &ids, StateName::Confirmed, 10 * A_WHILE).await;
+    let calls = signer.calls();
+    assert_eq!(calls[..4], [32, 16, 8, 4], "{calls:?}");
+    assert!(calls[4..].iter().all(|call| *call <= 8), "{calls:?}");
+    // The service is faster again, and the batches are longer again.
+    signer.script(|script| script.latency_each = Duration::ZERO);
+    for round in 1..8 {
+        let ids = node.submit(&world.lanes[0], 32 * round..32 * (round + 1)).await;
+        until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    }
+    assert_eq!(signer.calls().last(), Some(&32));
+}
+
 /// The call of the first node ends after its time-out, when the second node has bound the nonces.
 /// proves S01
 #[tokio::test(start_paused = true)]

@@ -9,24 +9,37 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use gapless_domain::Tick;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 
 use crate::port::{KeyLocation, PublicKey, Signature, Signer, SignerError, SigningInput};
+
+/// The divisor of the time-out that gives the least time of a call.
+const LEAST_TIME_PART: u32 = 10;
 
 /// The limits of signing, by their names in the config section `[signing]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SigningLimits {
-    /// The time limit of one call. A call waits for a free place for as long at most.
+    /// The time limit of one call, with its wait for a free place.
     pub timeout: Duration,
     /// Calls to one service at the same time.
     pub concurrency: usize,
     /// Inputs of one call. A longer batch is split into calls at the same time.
     pub batch_max: usize,
+    /// A lane whose signer has signed nothing for this long is handed over to other nodes.
+    pub handover_first: Duration,
+    /// The time before a handover doubles with each handover after which the signer still signs nothing, up to this.
+    pub handover_longest: Duration,
 }
 
 impl Default for SigningLimits {
     fn default() -> Self {
-        SigningLimits { timeout: Duration::from_secs(5), concurrency: 8, batch_max: 100 }
+        SigningLimits {
+            timeout: Duration::from_secs(5),
+            concurrency: 8,
+            batch_max: 100,
+            handover_first: Duration::from_secs(5),
+            handover_longest: Duration::from_secs(60),
+        }
     }
 }
 
@@ -106,42 +119,56 @@ impl Signer for BoundedSigner {
 }
 
 impl BoundedSigner {
+    /// One deadline is for the wait for a place and for the answer.
     async fn call(&self, inputs: &[SigningInput]) -> Vec<Result<Signature, SignerError>> {
         let all = |error: SignerError| vec![Err(error); inputs.len()];
-        let Some(service) = self.service.as_deref() else { return self.ask(inputs).await.unwrap_or_else(all) };
-        let _place = match self.wait_for_place(service).await {
-            Ok(place) => place,
-            Err(error) => return all(error),
+        let began = self.timer.now();
+        let mut deadline = self.timer.sleep(self.limits.timeout);
+        let Some(service) = self.service.as_deref() else {
+            return self.ask(inputs, &mut deadline).await.unwrap_or_else(all);
         };
-        let answers = self.ask(inputs).await;
-        if answers.is_ok() {
-            service.answered.fetch_add(1, Ordering::Relaxed);
-        }
-        answers.unwrap_or_else(all)
-    }
-
-    /// A wait that ends without a place is a time-out if the service answered no call meanwhile. Otherwise the service
-    /// is busy.
-    async fn wait_for_place<'a>(&self, service: &'a Service) -> Result<SemaphorePermit<'a>, SignerError> {
         let answered = service.answered.load(Ordering::Relaxed);
         let place = tokio::select! {
             biased;
             place = service.places.acquire() => place.ok(),
-            () = self.timer.sleep(self.limits.timeout) => None,
+            () = &mut deadline => None,
         };
-        place.ok_or_else(|| match service.answered.load(Ordering::Relaxed) == answered {
-            true => SignerError::Timeout,
-            false => SignerError::Unavailable(format!("{} calls to it are in use", self.limits.concurrency)),
-        })
+        let waited = self.timer.now().saturating_since(began);
+        let answers = match place.filter(|_| self.limits.timeout.saturating_sub(waited) > self.least_time()) {
+            Some(_place) => self.ask(inputs, &mut deadline).await,
+            None => Err(SignerError::Timeout),
+        };
+        match answers {
+            Ok(answers) => {
+                service.answered.fetch_add(1, Ordering::Relaxed);
+                answers
+            }
+            // A service that answered other calls during a long wait is busy and does not hang.
+            Err(SignerError::Timeout)
+                if waited > self.limits.timeout / 2 && service.answered.load(Ordering::Relaxed) != answered =>
+            {
+                all(SignerError::Busy(self.limits.concurrency))
+            }
+            Err(error) => all(error),
+        }
     }
 
-    async fn ask(&self, inputs: &[SigningInput]) -> Result<Vec<Result<Signature, SignerError>>, SignerError> {
+    /// A call that gets its place with less time left is not made: its answer would come too late.
+    fn least_time(&self) -> Duration {
+        self.limits.timeout / LEAST_TIME_PART
+    }
+
+    async fn ask(
+        &self,
+        inputs: &[SigningInput],
+        deadline: &mut BoxFuture<'static, ()>,
+    ) -> Result<Vec<Result<Signature, SignerError>>, SignerError> {
         let began = self.timer.now();
         let answers = tokio::select! {
             biased;
             answers = self.inner.sign_many(inputs) => Ok(answers),
             // The call is dropped here, and with it an answer that comes later.
-            () = self.timer.sleep(self.limits.timeout) => Err(SignerError::Timeout),
+            () = deadline => Err(SignerError::Timeout),
         };
         let took = self.timer.now().saturating_since(began);
         metrics::histogram!("gapless_signer_seconds").record(took.as_secs_f64());

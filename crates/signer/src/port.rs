@@ -68,9 +68,13 @@ pub enum KeyLocation {
 /// The reason why an input has no signature. The texts come from the signer and must not contain a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignerError {
-    /// A later try may succeed: the signer is down, or too many calls wait for it.
+    /// A later try may succeed: the signer is down.
     #[error("the signer is not available: {0}")]
     Unavailable(String),
+    /// This number of other calls of this node kept the service busy until the time-out of the call. Only
+    /// [`SigningBounds`](crate::SigningBounds) returns it.
+    #[error("the signer is not available: {0} calls to it are in use")]
+    Busy(usize),
     /// A later try fails too: the signer does not sign this transaction, or no transaction expresses the plan. An
     /// operator has to change a rule or a request.
     #[error("the signer refused: {0}")]
@@ -87,7 +91,7 @@ impl SignerError {
     /// The reason as metrics show it.
     pub fn reason(&self) -> &'static str {
         match self {
-            SignerError::Unavailable(_) => "unavailable",
+            SignerError::Unavailable(_) | SignerError::Busy(_) => "unavailable",
             SignerError::Refused(_) => "refused",
             SignerError::Timeout => "timeout",
             SignerError::Mismatch(_) => "mismatch",

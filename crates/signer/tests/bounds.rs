@@ -99,8 +99,38 @@ async fn waiting_call_tells_hanging_from_busy_service() {
         let one = inputs(1);
         let answers = join_all(signers.iter().map(|signer| signer.sign_many(&one))).await;
         assert_eq!(answers[2][0].as_ref().unwrap_err().reason(), expected);
-        assert!(timer.now().elapsed() <= 10 * SECOND, "{:?}", timer.now());
+        assert_eq!(timer.now().elapsed(), 5 * SECOND);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_and_call_share_one_deadline() {
+    // The second call waits for the first one, and would end at twice the duration of a call.
+    for (latency, expected) in [(2 * SECOND, None), (3 * SECOND, Some(SignerError::Busy(1)))] {
+        let (timer, service) = (TestTimer::start(), TestService::new("kms", Some(latency)));
+        let bounds = bounds(&timer, SigningLimits { concurrency: 1, ..SigningLimits::default() });
+        let signers: Vec<_> = (0..2).map(|_| bounds.bound(Arc::clone(&service) as Arc<dyn Signer>)).collect();
+        let one = inputs(1);
+        let answers = join_all(signers.iter().map(|signer| signer.sign_many(&one))).await;
+        assert!(answers[0][0].is_ok());
+        assert_eq!(answers[1][0].clone().err(), expected);
+        assert_eq!(timer.now().elapsed(), (2 * latency).min(5 * SECOND), "one time-out in all");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_call_after_a_short_wait_is_a_timeout() {
+    let (timer, service) = (TestTimer::start(), TestService::new("kms", Some(SECOND)));
+    let bounds = bounds(&timer, SigningLimits { concurrency: 1, ..SigningLimits::default() });
+    let signers: Vec<_> = (0..2).map(|_| bounds.bound(Arc::clone(&service) as Arc<dyn Signer>)).collect();
+    let one = inputs(1);
+    let hangs_later = async {
+        tokio::time::sleep(SECOND / 2).await;
+        *service.latency.lock().unwrap() = None;
+    };
+    let (first, second, ()) = tokio::join!(signers[0].sign_many(&one), signers[1].sign_many(&one), hangs_later);
+    assert!(first[0].is_ok());
+    assert_eq!(second, [Err(SignerError::Timeout)], "the call had most of its time");
 }
 
 #[tokio::test(start_paused = true)]

@@ -89,8 +89,12 @@ struct SignerState {
 pub struct SignerScript {
     /// No call is ever answered.
     pub hangs: bool,
+    /// Every input of every call fails at once.
+    pub fails: bool,
     /// The duration of every call.
     pub latency: Duration,
+    /// The further duration of a call for each of its inputs.
+    pub latency_each: Duration,
     /// The failures of the next inputs whose bytes contain a text.
     pub failures: VecDeque<(String, SignerError)>,
 }
@@ -161,10 +165,14 @@ impl Signer for ScriptedSigner {
 
     async fn sign_many(&self, inputs: &[SigningInput]) -> Vec<Result<Signature, SignerError>> {
         let _running = RunningCall::begin(self, inputs.len());
-        let SignerScript { hangs, latency, .. } = self.state().script.clone();
+        let SignerScript { hangs, fails, latency, latency_each, .. } = self.state().script.clone();
         if hangs {
             std::future::pending::<()>().await;
         }
+        if fails {
+            return vec![Err(SignerError::Unavailable("the service is down".to_owned())); inputs.len()];
+        }
+        let latency = latency + latency_each * u32::try_from(inputs.len()).unwrap_or(u32::MAX);
         if !latency.is_zero() {
             self.driver.sleep(latency).await;
         }

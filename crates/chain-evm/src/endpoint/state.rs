@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use alloy_primitives::B256;
 use gapless_chain::Header;
-use gapless_domain::Backoff;
+use gapless_domain::{Backoff, BatchSize};
 use tokio::time::Instant;
 
 use super::forks::ShownBlocks;
@@ -43,6 +43,8 @@ pub(super) struct EndpointState {
     pub(super) last_error: Option<String>,
     /// The batch size that the endpoint is known to take.
     pub(super) batch_max: usize,
+    /// The number of estimates that the endpoint executes in time.
+    pub(super) estimates: BatchSize,
     pub(super) capabilities: Capabilities,
     /// Until this time no traces are requested, because they timed out or met a limit.
     pub(super) traces_paused_until: Option<Instant>,
@@ -110,6 +112,7 @@ impl Default for EndpointState {
             family: None,
             last_error: None,
             batch_max: usize::MAX,
+            estimates: BatchSize::default(),
             capabilities: Capabilities::default(),
             traces_paused_until: None,
         }

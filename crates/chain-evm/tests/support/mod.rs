@@ -44,6 +44,8 @@ pub(crate) struct Script {
     pub(crate) http: Option<(u16, &'static str, &'static str)>,
     /// Methods that are never answered.
     pub(crate) hang: BTreeSet<&'static str>,
+    /// Requests with more gas estimates are never answered.
+    pub(crate) estimates_max: usize,
     pub(crate) answers: BTreeMap<&'static str, Value>,
     /// All received calls, and the size of each batch.
     pub(crate) asked: Vec<(String, Value)>,
@@ -78,6 +80,7 @@ impl Default for Script {
             send: Sending::Accept,
             http: None,
             hang: BTreeSet::new(),
+            estimates_max: usize::MAX,
             answers: BTreeMap::new(),
             asked: Vec::new(),
             sizes: Vec::new(),
@@ -168,6 +171,9 @@ fn answer(script: &Mutex<Script>, body: &[u8]) -> Option<(u16, &'static str, Str
         return Some((status, header, body.to_owned()));
     }
     if calls.iter().any(|call| script.hang.contains(call["method"].as_str().unwrap())) {
+        return None;
+    }
+    if calls.iter().filter(|call| call["method"] == "eth_estimateGas").count() > script.estimates_max {
         return None;
     }
     if calls.len() > script.batch_max {

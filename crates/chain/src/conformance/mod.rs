@@ -31,6 +31,8 @@ mod receipts;
 mod scans;
 mod sends;
 
+#[doc(hidden)]
+pub use gapless_domain::{conformance_cases, conformance_run, conformance_tests};
 pub use harness::{Ability, Harness, Lack};
 
 /// All cases, by theme. Calls back `$callback! { $args headers { case … } … }`.
@@ -38,7 +40,7 @@ pub use harness::{Ability, Harness, Lack};
 #[macro_export]
 macro_rules! for_each_case {
     ($callback:ident ($($args:tt)*)) => {
-        $crate::$callback! {
+        $crate::conformance::$callback! {
             ($($args)*)
             headers {
                 head_and_its_ancestors_are_linked
@@ -94,50 +96,9 @@ macro_rules! for_each_case {
 #[macro_export]
 macro_rules! conformance_suite {
     ($make_harness:expr) => {
-        $crate::for_each_case!(conformance_tests($make_harness));
+        $crate::for_each_case!(conformance_tests($crate, #[tokio::test], $make_harness));
     };
 }
 
-#[doc(hidden)]
-#[macro_export]
-macro_rules! conformance_tests {
-    (($make_harness:expr) $($theme:ident { $($case:ident)+ })+) => {$(
-        mod $theme {
-            #[allow(unused_imports, reason = "the expression may use any name of its file")]
-            use super::*;
-            $(
-                #[tokio::test]
-                async fn $case() {
-                    let harness = $make_harness;
-                    $crate::conformance::cases::$theme::$case(&harness).await;
-                }
-            )+
-        }
-    )+};
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! conformance_cases {
-    (() $($theme:ident { $($case:ident)+ })+) => {
-        /// The cases, for the macro; each fails by panicking.
-        pub mod cases {$(
-            pub mod $theme {
-                $(
-                    pub async fn $case(harness: &dyn $crate::conformance::Harness) {
-                        $crate::conformance::$theme::$case(harness).await;
-                    }
-                )+
-            }
-        )+}
-
-        /// Runs all cases on one chain, one after the other. For a node that starts slowly.
-        pub async fn run_all(harness: &dyn Harness) {
-            $($(
-                Box::pin($theme::$case(harness)).await;
-            )+)+
-        }
-    };
-}
-
-crate::for_each_case!(conformance_cases());
+crate::for_each_case!(conformance_cases(crate::conformance::Harness, std::convert::identity));
+crate::for_each_case!(conformance_run(crate::conformance::Harness));

@@ -65,6 +65,8 @@ pub(super) struct SignerState {
     pub(super) not_before: Tick,
     /// Number of failed requests in a row.
     pub(super) failures: u32,
+    /// The most attempts of one request, if the signer needs shorter requests than the limits of the lane allow.
+    pub(super) batch_max: Option<usize>,
 }
 
 /// Commits, and the reason for PROTECT that the next one writes.

@@ -26,5 +26,6 @@ mod reservations;
 mod restoring;
 mod send_outcomes;
 mod sending;
+mod signing;
 mod start;
 mod unsubmitted_transactions;

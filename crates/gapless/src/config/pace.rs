@@ -51,6 +51,8 @@ fn signing(section: &mut Section<'_>, base: SigningLimits) -> SigningLimits {
         timeout: section.read_in("timeout", base.timeout, SHORTEST..=LONGEST),
         concurrency: section.read_in("concurrency", base.concurrency, 1..=10_000),
         batch_max: section.read_in("batch_max", base.batch_max, 1..=10_000),
+        handover_first: section.read_in("handover_first", base.handover_first, SHORTEST..=LONGEST),
+        handover_longest: section.read_in("handover_longest", base.handover_longest, SHORTEST..=LONGEST),
     }
 }
 

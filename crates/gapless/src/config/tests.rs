@@ -316,6 +316,8 @@ fn invalid_values_are_rejected_with_their_rule() {
         ("[signing]\nconcurrency = 0", "signing.concurrency: must be from 1 to 10000"),
         ("[signing]\nbatch_max = 10001", "signing.batch_max: must be from 1 to 10000"),
         ("[signing]\ntimeout = \"0s\"", "signing.timeout: must be from \"1ms\" to \"1d\""),
+        ("[signing]\nhandover_first = \"0s\"", "signing.handover_first: must be from \"1ms\" to \"1d\""),
+        ("[signing]\nhandover_longest = \"2d\"", "signing.handover_longest: must be from \"1ms\" to \"1d\""),
         ("[limits]\nbody_bytes = \"0B\"", "must be from \"1B\" to \"1GiB\""),
         (
             "[auth]\nmode = \"none\"\n[node]\nlisten = \"0.0.0.0:80\"",

@@ -21,6 +21,8 @@ mod harness;
 
 use std::time::Duration;
 
+#[doc(hidden)]
+pub use gapless_domain::{conformance_cases, conformance_tests};
 pub use harness::{Harness, input, verify};
 
 /// The time limit of a case.
@@ -31,7 +33,7 @@ const CASE_TIMEOUT: Duration = Duration::from_secs(60);
 #[macro_export]
 macro_rules! for_each_case {
     ($callback:ident ($($args:tt)*)) => {
-        $crate::$callback! {
+        $crate::conformance::$callback! {
             ($($args)*)
             contents {
                 signature_is_of_digest_and_public_key
@@ -54,46 +56,15 @@ macro_rules! for_each_case {
 #[macro_export]
 macro_rules! conformance_suite {
     ($make_harness:expr) => {
-        $crate::for_each_case!(conformance_tests($make_harness));
+        $crate::for_each_case!(conformance_tests(
+            $crate,
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)],
+            $make_harness
+        ));
     };
 }
 
-#[doc(hidden)]
-#[macro_export]
-macro_rules! conformance_tests {
-    (($make_harness:expr) $($theme:ident { $($case:ident)+ })+) => {$(
-        mod $theme {
-            #[allow(unused_imports, reason = "the expression may use any name of its file")]
-            use super::*;
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $case() {
-                    let harness = $make_harness;
-                    $crate::conformance::cases::$theme::$case(&harness).await;
-                }
-            )+
-        }
-    )+};
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! conformance_cases {
-    (() $($theme:ident { $($case:ident)+ })+) => {
-        /// The cases, for the macro; each fails by panicking.
-        pub mod cases {$(
-            pub mod $theme {
-                $(
-                    pub async fn $case(harness: &dyn $crate::conformance::Harness) {
-                        $crate::conformance::in_time(Box::pin($crate::conformance::$theme::$case(harness))).await;
-                    }
-                )+
-            }
-        )+}
-    };
-}
-
-crate::for_each_case!(conformance_cases());
+crate::for_each_case!(conformance_cases(crate::conformance::Harness, crate::conformance::in_time));
 
 #[expect(clippy::disallowed_methods, reason = "a hanging signer must fail the suite and not stop it")]
 async fn in_time(case: impl Future<Output = ()>) {

@@ -16,6 +16,8 @@ mod migrations;
 mod newest;
 mod rows;
 
+#[doc(hidden)]
+pub use gapless_domain::{conformance_cases, conformance_tests};
 pub use harness::{ArchivedIntent, FixtureRow, FixtureValue, MigrationHarness};
 
 /// All cases. Calls back `$callback! { $args theme { case … } … }`.
@@ -23,7 +25,7 @@ pub use harness::{ArchivedIntent, FixtureRow, FixtureValue, MigrationHarness};
 #[macro_export]
 macro_rules! for_each_migration_case {
     ($callback:ident ($($args:tt)*)) => {
-        $crate::$callback! {
+        $crate::conformance::$callback! {
             ($($args)*)
             migrations {
                 schema_1_lane_with_an_open_nonce_is_found_by_the_sweep
@@ -48,43 +50,12 @@ macro_rules! for_each_migration_case {
 #[macro_export]
 macro_rules! migration_suite {
     ($make_harness:expr) => {
-        $crate::for_each_migration_case!(migration_tests($make_harness));
+        $crate::for_each_migration_case!(conformance_tests(
+            $crate,
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)],
+            $make_harness
+        ));
     };
 }
 
-#[doc(hidden)]
-#[macro_export]
-macro_rules! migration_tests {
-    (($make_harness:expr) $($theme:ident { $($case:ident)+ })+) => {$(
-        mod $theme {
-            #[allow(unused_imports, reason = "the expression that makes a harness may name anything of its file")]
-            use super::*;
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $case() {
-                    let harness = $make_harness;
-                    $crate::conformance::cases::$theme::$case(&harness).await;
-                }
-            )+
-        }
-    )+};
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! migration_cases {
-    (() $($theme:ident { $($case:ident)+ })+) => {
-        /// The cases, for the macro; each fails by panicking.
-        pub mod cases {$(
-            pub mod $theme {
-                $(
-                    pub async fn $case(harness: &dyn $crate::conformance::MigrationHarness) {
-                        $crate::conformance::$theme::$case(harness).await;
-                    }
-                )+
-            }
-        )+}
-    };
-}
-
-crate::for_each_migration_case!(migration_cases());
+crate::for_each_migration_case!(conformance_cases(crate::conformance::MigrationHarness, std::convert::identity));

@@ -22,6 +22,11 @@ use crate::lane::signing::{SigningItem, UnsignedAttempt};
 use crate::lane::slot_work::{AttemptStep, Sending};
 
 impl Lane {
+    /// Limits the number of attempts in a signing request. The node knows how many its signer signs in time.
+    pub fn limit_signing(&mut self, batch_max: Option<usize>) {
+        self.signer.batch_max = batch_max;
+    }
+
     pub(in crate::lane) fn plan_sign(&mut self, now: Tick, step: &mut Step) {
         if self.signer.in_flight.is_some() || self.is_draining() {
             return;
@@ -49,6 +54,7 @@ impl Lane {
 
     fn binds_to_sign(&mut self, cursor: &Cursor, items: &mut Vec<(SigningItem, SignRequest)>) {
         let mut free = self.free().min(self.setup.limits.batch.saturating_sub(self.signer.signed.len()));
+        free = self.signer.batch_max.map_or(free, |most| free.min(most.saturating_sub(items.len())));
         let mut bytes: usize = self.signer.signed.iter().map(|item| item.attempt.raw.len()).sum();
         let mut in_window =
             self.ledger.slots.unmined_bytes().saturating_add(bytes).saturating_add(self.bytes_under_way());
@@ -110,8 +116,9 @@ impl Lane {
     fn attempts_to_sign(&mut self, now: Tick) -> Vec<(SigningItem, SignRequest)> {
         let mut items = Vec::new();
         let reserves_next = self.reservation_is_next();
+        let most = self.signer.batch_max.map_or(self.setup.limits.batch, |most| most.min(self.setup.limits.batch));
         for nonce in self.ledger.slots.needing_attempt() {
-            if items.len() >= self.setup.limits.batch {
+            if items.len() >= most {
                 break;
             }
             let Some(slot) = self.ledger.slots.get(nonce).filter(|slot| !(reserves_next && slot.is_recyclable()))
@@ -210,6 +217,8 @@ impl Lane {
     pub(in crate::lane) fn signed(&mut self, answers: Vec<Result<SignedTx, SignFailure>>, now: Tick) {
         let mut back = Vec::new();
         let mut failed = false;
+        // The signer may sign nothing else either, so every other request waits too.
+        let mut unavailable = false;
         let mut answers = answers.into_iter();
         for SigningItem { candidate, attempt } in self.signer.in_flight.take().unwrap_or_default() {
             let nothing = || Err(SignFailure::Unavailable(NodeText::new("the signer gave no answer")));
@@ -217,6 +226,7 @@ impl Lane {
             if let Err(SignFailure::Refused(text) | SignFailure::Unavailable(text)) = &answer {
                 self.outbox.effects.push(Effect::Notice { nonce: Some(attempt.nonce), text: text.clone() });
             }
+            unavailable |= matches!(answer, Err(SignFailure::Unavailable(_)));
             match (candidate, answer) {
                 (Some(candidate), Ok(_)) if failed => back.push(candidate),
                 (candidate, Ok(signed)) => self.signer.signed.push(SigningItem { candidate, attempt }.signed(signed)),
@@ -245,8 +255,8 @@ impl Lane {
         for candidate in back {
             self.queue.put_back(candidate);
         }
-        self.signer.failures = if failed { self.signer.failures.saturating_add(1) } else { 0 };
-        if failed {
+        self.signer.failures = if failed || unavailable { self.signer.failures.saturating_add(1) } else { 0 };
+        if failed || unavailable {
             self.signer.not_before = now.saturating_add(self.pace().after_failures(self.signer.failures));
             self.funds.read_soon();
         }

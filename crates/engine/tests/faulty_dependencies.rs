@@ -15,8 +15,8 @@ use futures_util::future::BoxFuture;
 use gapless_chain::Chain;
 use gapless_domain::{LeaseTerms, StateName, Tick, TxState};
 use gapless_engine::{
-    ChainSetup, Clock, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoint, FaultPoints, GasPolicy,
-    NoFaults, TimeOrderedIds, WaitForOperator,
+    ChainSetup, Clock, DispatchOptions, DomainLanes, Driver, Engine, EngineOptions, EngineParts, FaultPoint,
+    FaultPoints, GasPolicy, NoFaults, TimeOrderedIds, WaitForOperator,
 };
 use gapless_sim::testing::{ScriptedChain, TextEncoder};
 use gapless_store::FaultyStore;
@@ -79,6 +79,7 @@ impl Parts {
             stuck: Arc::new(WaitForOperator),
             chains: vec![ChainSetup { chain, encoder: Arc::new(TextEncoder), watcher, gas: GasPolicy::default() }],
             lanes: world.served(&world.setup, &world.signer()),
+            lane_factory: Arc::new(DomainLanes),
             terms: LeaseTerms::default(),
             options: EngineOptions::default(),
         };

@@ -10,8 +10,8 @@ use gapless_domain::{
     SubmitterPolicy, TxId,
 };
 use gapless_engine::{
-    ChainSetup, DispatchOptions, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, ServedLane, TimeOrderedIds,
-    TokioDriver, WaitForOperator, WatcherOptions,
+    ChainSetup, DispatchOptions, DomainLanes, Engine, EngineOptions, EngineParts, GasPolicy, NoFaults, ServedLane,
+    TimeOrderedIds, TokioDriver, WaitForOperator, WatcherOptions,
 };
 use gapless_store::{Accepted, NewSubmitter, Store};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
@@ -80,6 +80,7 @@ impl Node {
             stuck: Arc::new(WaitForOperator),
             chains: vec![ChainSetup { chain, encoder, watcher, gas: GasPolicy::default() }],
             lanes: lanes.iter().zip(signers).map(served).collect(),
+            lane_factory: Arc::new(DomainLanes),
             terms: LeaseTerms::default(),
             options: EngineOptions { dispatch, ..EngineOptions::default() },
         })

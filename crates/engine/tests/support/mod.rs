@@ -7,7 +7,7 @@ use gapless_domain::{
     Intent, IntentRecord, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy, TxId,
 };
 use gapless_engine::{
-    ChainSetup, Driver, Engine, EngineOptions, EngineParts, FaultPoints, GasPolicy, NoFaults, ServedLane,
+    ChainSetup, DomainLanes, Driver, Engine, EngineOptions, EngineParts, FaultPoints, GasPolicy, NoFaults, ServedLane,
     TimeOrderedIds, WaitForOperator, WatcherOptions,
 };
 use gapless_signer::Signer;
@@ -135,6 +135,7 @@ impl World {
             stuck: Arc::new(WaitForOperator),
             chains: vec![ChainSetup { chain, encoder: Arc::new(TextEncoder), watcher, gas: GasPolicy::default() }],
             lanes: self.served(&setup, &signer),
+            lane_factory: Arc::new(DomainLanes),
             terms: LeaseTerms::default(),
             options,
         })

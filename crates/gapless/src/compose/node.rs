@@ -12,7 +12,8 @@ use futures_util::future::FusedFuture;
 use gapless_api::{AllowedHosts, App, Drain, router};
 use gapless_domain::{LaneLimits, LaneSetup, OwnerId};
 use gapless_engine::{
-    Driver, Engine, EngineParts, Ids, ServedLane, StuckPolicy, TimeOrderedIds, TokioDriver, WaitForOperator,
+    DomainLanes, Driver, Engine, EngineParts, Ids, ServedLane, StuckPolicy, TimeOrderedIds, TokioDriver,
+    WaitForOperator,
 };
 use gapless_store::NewSubmitter;
 use tokio::net::TcpListener;
@@ -81,6 +82,7 @@ impl Node {
             stuck: stuck_policy(&config.stuck_webhook)?,
             chains,
             lanes: lanes(&accounts, &config.lane),
+            lane_factory: Arc::new(DomainLanes),
             terms: config.lease,
             options: config.engine.clone(),
         })?;

@@ -5,7 +5,6 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::bidding::check_replaces;
 use crate::command::CommandKind;
 use crate::ledger::CommitError;
-use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::reservation::ReservationStep;
 
@@ -107,9 +106,6 @@ impl Lane {
     }
 
     fn window(&self) -> usize {
-        if mistakes::made(Mistake::WindowIgnored) {
-            return usize::MAX;
-        }
         let policy = &self.setup.policy.nonce;
         let delegated = self.funds.account.is_some_and(|account| account.delegated);
         let most =

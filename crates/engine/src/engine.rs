@@ -165,7 +165,7 @@ impl Engine {
         }
         let keeper = Arc::new(LeaseKeeper::new(store.clone(), Arc::clone(&clock), terms));
         let services =
-            LaneServices { driver: Arc::clone(&driver), keeper, writer, peeker, faults, stuck, lanes: lane_factory };
+            LaneServices { driver: Arc::clone(&driver), keeper, writer, peeker, faults, stuck, lane_factory };
         let dispatcher = Dispatcher::new(
             (store.clone(), store),
             services,

@@ -35,7 +35,7 @@ pub(crate) struct LaneServices {
     pub(crate) peeker: Peeker,
     pub(crate) faults: Arc<dyn FaultPoints>,
     pub(crate) stuck: Arc<dyn StuckPolicy>,
-    pub(crate) lanes: Arc<dyn LaneFactory>,
+    pub(crate) lane_factory: Arc<dyn LaneFactory>,
 }
 
 /// The outcome of a run of a lane.
@@ -91,8 +91,8 @@ impl LaneRunner {
     pub(crate) async fn run(self, snapshot: LaneSnapshot, setup: LaneSetup) -> RunOutcome {
         let driver = Arc::clone(&self.services.driver);
         let chain = Arc::clone(&self.desk.chain);
-        let lanes = &self.services.lanes;
-        let mut lane = lanes.restore(&self.lease, snapshot, setup, &|raw| chain.outline(raw), driver.now());
+        let factory = &self.services.lane_factory;
+        let mut lane = factory.restore(&self.lease, snapshot, setup, &|raw| chain.outline(raw), driver.now());
         let mut in_flight: FuturesUnordered<EffectFuture> = FuturesUnordered::new();
         let mut updates = ChainUpdates { status: self.desk.status.clone(), last: None };
         // First of all: a finality violation stops the lane.

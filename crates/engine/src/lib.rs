@@ -4,7 +4,7 @@
 //! - `dispatcher`: chooses the lanes that run on this node; `fair_share`: chooses lanes to hand over to other nodes.
 //!   `running_lanes`: the lanes that run here, and the renewal of their leases.
 //! - `lane_runner`: runs one lane and executes its effects; `commit_summary`: the log lines of its commits.
-//!   [`LaneWriter`]: writes the commits of many lanes as one.
+//!   [`LaneWriter`]: writes the commits of many lanes as one. [`LaneFactory`]: makes the lanes.
 //! - [`LeaseKeeper`]: the leases that this process holds, and the time until which it may trust them.
 //! - `watcher`: one for each chain; follows heads and reports to lanes the fate of their hashes.
 //! - `chain_desk`, `batched_io`: sends and reads that lanes share, many in one round trip. `prices`: gas limits, fees

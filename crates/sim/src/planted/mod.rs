@@ -1,10 +1,11 @@
 //! Planted bugs: deliberate mistakes that the simulator must find.
 //!
 //! A simulator run without findings proves something only if the simulator is known to find bugs. So each planted bug
-//! can be switched on, one at a time, and the simulator must report it. Each of them was made by a real system, or by
-//! an early draft of this one.
+//! can be planted in a world, one at a time, and the simulator must report it. Each of them was made by a real system,
+//! or by an early draft of this one.
 //!
-//! No other crate contains a planted bug. A bug wraps a port that the engine has anyway, and changes what passes:
+//! No other crate contains a planted bug. A bug wraps a port of the engine or of the database, and changes the values
+//! that pass through the port:
 //!
 //! - `lane`: between the engine and a lane. `nonces`, `answers`, `durability`: the bugs there
 //! - `store`: between the engine and the store, and inside the database of a world

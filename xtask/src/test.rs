@@ -20,7 +20,7 @@ const TOOLS: [&str; 4] = ["revm", "gapless-bench-cluster", "gapless-devchain", "
 type Step<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
 
 pub(crate) fn run(cargo_test: &[String]) -> Result<ExitCode> {
-    let steps: [Step<'_>; 6] = [
+    let steps: [Step<'_>; 5] = [
         ("formatting", &|| run_command(cargo().args(["fmt", "--all", "--check"]))),
         ("clippy", &|| run_command(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
         ("tidy", &|| {
@@ -30,18 +30,6 @@ pub(crate) fn run(cargo_test: &[String]) -> Result<ExitCode> {
         }),
         ("lean", &lean),
         ("tests", &|| tests(cargo_test)),
-        // A separate step, so that no other binary is built with planted bugs.
-        ("mistakes", &|| {
-            run_command(cargo().args([
-                "test",
-                "--package",
-                "gapless-sim",
-                "--features",
-                "mistakes",
-                "--test",
-                "mistakes",
-            ]))
-        }),
     ];
     for (number, (name, step)) in steps.iter().enumerate() {
         println!("\n== {}/{} {name}", number + 1, steps.len());

@@ -6,7 +6,6 @@
 //! notice therefore never hides a fork.
 
 use crate::block::{BlockLink, BlockRef};
-use crate::mistakes::{Mistake, made};
 
 /// A change of one transaction's list of confirmations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,10 +26,7 @@ impl ConfirmationNotice {
     ///
     /// Blocks are linked by hash, so the last block stands for the whole list.
     pub fn between(notified: BlockRef, list: &[BlockLink]) -> Option<Self> {
-        let continues = |link: &BlockLink| {
-            link.block == notified || (made(Mistake::ForkContinues) && link.block.number == notified.number)
-        };
-        let known = list.iter().position(continues);
+        let known = list.iter().position(|link| link.block == notified);
         let links = list.get(known.map_or(0, |known| known.saturating_add(1))..).unwrap_or_default();
         let notice = ConfirmationNotice { new_fork: known.is_none(), links: links.to_vec() };
         (!notice.links.is_empty()).then_some(notice)

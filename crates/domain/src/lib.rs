@@ -26,7 +26,6 @@ mod lane;
 mod lease;
 pub mod ledger;
 mod limits;
-pub mod mistakes;
 mod names;
 mod nonce;
 mod payload;

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{LaneSetup, Lease, LeaseTerms, SubmitterId, Tick};
 use gapless_store::{Acquired, Lanes, Leases, Loaded, StoreError, Wakeup, Wakeups};
 use tokio::sync::mpsc;
@@ -213,9 +212,6 @@ impl Dispatcher {
     }
 
     async fn sweep(&mut self) {
-        if mistakes::made(Mistake::LostWakeup) {
-            return;
-        }
         let now = self.now();
         self.held_elsewhere.retain(|_, until| *until > now);
         let mut after = None;

@@ -21,6 +21,7 @@ use crate::fault_points::FaultPoints;
 use crate::group_commit::BatchLimits;
 use crate::ids::Ids;
 use crate::intake::{Intake, IntakeLimits};
+use crate::lane_machine::LaneFactory;
 use crate::lane_runner::LaneServices;
 use crate::lane_writer::LaneWriter;
 use crate::lease_keeper::LeaseKeeper;
@@ -42,6 +43,8 @@ pub struct EngineParts {
     pub chains: Vec<ChainSetup>,
     /// The lanes whose keys this node has.
     pub lanes: Vec<ServedLane>,
+    /// Makes the state machines of the lanes.
+    pub lane_factory: Arc<dyn LaneFactory>,
     pub terms: LeaseTerms,
     pub options: EngineOptions,
 }
@@ -120,7 +123,7 @@ pub struct UnknownChain {
 impl Engine {
     /// Starts all tasks on the driver.
     pub fn start(parts: EngineParts) -> Result<Engine, UnknownChain> {
-        let EngineParts { store, driver, ids, faults, stuck, chains, lanes, terms, options } = parts;
+        let EngineParts { store, driver, ids, faults, stuck, chains, lanes, lane_factory, terms, options } = parts;
         let clock: Arc<dyn Clock> = driver.clone();
         let (stop, stopped) = published(());
         let (draining, drain_asked) = published(false);
@@ -160,7 +163,8 @@ impl Engine {
             servable.insert(submitter, Servable { setup, desk, signer });
         }
         let keeper = Arc::new(LeaseKeeper::new(store.clone(), Arc::clone(&clock), terms));
-        let services = LaneServices { driver: Arc::clone(&driver), keeper, writer, peeker, faults, stuck };
+        let services =
+            LaneServices { driver: Arc::clone(&driver), keeper, writer, peeker, faults, stuck, lane_factory };
         let dispatcher = Dispatcher::new(
             (store.clone(), store),
             services,

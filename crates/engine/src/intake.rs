@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{Action, Intent, TxId};
 use gapless_store::{Accepted, IntentIntake, NewIntent, StoreError};
 
@@ -91,10 +90,6 @@ async fn flush(
 ) -> Vec<Job<IntentGroup, Answer>> {
     let sizes: Vec<usize> = batch.iter().map(|job| job.op.0.len()).collect();
     let intents: Vec<NewIntent> = batch.iter_mut().flat_map(|job| std::mem::take(&mut job.op.0)).collect();
-    if mistakes::made(Mistake::AckBeforeCommit) {
-        let answers = sizes.iter().map(|size| Ok(vec![Accepted::New; *size]));
-        batch.drain(..).zip(answers).for_each(|(job, answer)| job.answer(answer));
-    }
     faults.reach(FaultPoint::BeforeAccept);
     let accepted = store.accept(&intents).await;
     faults.reach(FaultPoint::AfterAccept);

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use gapless_chain::{SendAnswer, Verdict};
-use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
-    ChainFacts, CommitOutcome, DiagnoseRequest, Effect, Fact, Lane, LaneCommit, LaneSetup, LaneSnapshot, Lease,
+    ChainFacts, CommitOutcome, DiagnoseRequest, Effect, Fact, LaneCommit, LaneSetup, LaneSnapshot, Lease,
     MempoolSignal, Outgoing, Permit, ScanRequest, SentTx, SignRequest, Step, StuckCase, Tick, TxId,
 };
 use gapless_store::{CommitVerdict, StoreError};
@@ -20,6 +18,7 @@ use crate::commit_summary::CommitSummary;
 use crate::driver::Driver;
 use crate::fault_points::{FaultPoint, FaultPoints};
 use crate::lane_inbox::{InboxMessage, LaneInbox};
+use crate::lane_machine::LaneFactory;
 use crate::lane_writer::{LaneWriter, WriteError};
 use crate::lease_keeper::LeaseKeeper;
 use crate::published::Follower;
@@ -36,6 +35,7 @@ pub(crate) struct LaneServices {
     pub(crate) peeker: Peeker,
     pub(crate) faults: Arc<dyn FaultPoints>,
     pub(crate) stuck: Arc<dyn StuckPolicy>,
+    pub(crate) lane_factory: Arc<dyn LaneFactory>,
 }
 
 /// The outcome of a run of a lane.
@@ -91,7 +91,8 @@ impl LaneRunner {
     pub(crate) async fn run(self, snapshot: LaneSnapshot, setup: LaneSetup) -> RunOutcome {
         let driver = Arc::clone(&self.services.driver);
         let chain = Arc::clone(&self.desk.chain);
-        let mut lane = Lane::restore(&self.lease, snapshot, setup, |raw| chain.outline(raw), driver.now());
+        let factory = &self.services.lane_factory;
+        let mut lane = factory.restore(&self.lease, snapshot, setup, &|raw| chain.outline(raw), driver.now());
         let mut in_flight: FuturesUnordered<EffectFuture> = FuturesUnordered::new();
         let mut updates = ChainUpdates { status: self.desk.status.clone(), last: None };
         // First of all: a finality violation stops the lane.
@@ -206,7 +207,7 @@ impl LaneRunner {
     fn broadcast(&self, outgoing: Vec<Outgoing>) -> EffectFuture {
         let (desk, services, lease) = (Arc::clone(&self.desk), self.services.clone(), self.lease.clone());
         Box::pin(async move {
-            let until = may_send_until(&services, &lease)?;
+            let until = permit(&services, &lease)?.until();
             services.faults.reach(FaultPoint::BeforeBroadcast);
             let txs = outgoing.iter().map(|outgoing| outgoing.tx.clone()).collect();
             let answers = desk.sender.send(txs, until).await.ok_or_else(|| drop_lapsed(&services, &lease))?;
@@ -345,13 +346,6 @@ fn message_fact(message: InboxMessage) -> Result<Fact, RunOutcome> {
             Err(RunOutcome::Lost)
         }
     }
-}
-
-fn may_send_until(services: &LaneServices, lease: &Lease) -> Result<Tick, RunOutcome> {
-    if mistakes::made(Mistake::SendWithoutPermit) {
-        return Ok(Tick::since_start(Duration::MAX));
-    }
-    permit(services, lease).map(|permit| permit.until())
 }
 
 fn permit(services: &LaneServices, lease: &Lease) -> Result<Permit, RunOutcome> {

@@ -89,11 +89,6 @@ impl LaneWriterLoop {
             Err(error) => {
                 tracing::warn!(lanes = commits.len(), "commit failed: {error}");
                 let unknown = matches!(error, StoreError::OutcomeUnknown(_));
-                #[cfg(feature = "mistakes")]
-                if unknown && let Some(written) = self.assume_done(&commits, asked_at).await {
-                    now.into_iter().for_each(|job| job.answer(Ok(written.clone())));
-                    return later;
-                }
                 let error = Arc::new(error);
                 for job in now {
                     let error = Arc::clone(&error);
@@ -115,18 +110,6 @@ impl LaneWriterLoop {
         // The earlier commit of a lane stays before its later one.
         returned.extend(later);
         returned
-    }
-}
-
-#[cfg(feature = "mistakes")]
-impl LaneWriterLoop {
-    /// A planted bug: takes the commits for done without a check, and asks the store only for the time.
-    async fn assume_done(&self, commits: &[LaneCommit], asked_at: Tick) -> Option<Written> {
-        use gapless_domain::mistakes::{Mistake, made};
-        let lease = commits.first().filter(|_| made(Mistake::UnknownIsDone))?.lease();
-        let loaded = self.store.load_lanes(std::slice::from_ref(lease)).await.ok()?.pop()?;
-        let gapless_store::Loaded::Lane(lane) = loaded else { return None };
-        Some(Written { verdict: CommitVerdict::Done, at: lane.now, replicated: true, asked_at })
     }
 }
 

@@ -4,7 +4,7 @@
 //! - `dispatcher`: chooses the lanes that run on this node; `fair_share`: chooses lanes to hand over to other nodes.
 //!   `running_lanes`: the lanes that run here, and the renewal of their leases.
 //! - `lane_runner`: runs one lane and executes its effects; `commit_summary`: the log lines of its commits.
-//!   [`LaneWriter`]: writes the commits of many lanes as one.
+//!   [`LaneWriter`]: writes the commits of many lanes as one. [`LaneFactory`]: makes the lanes.
 //! - [`LeaseKeeper`]: the leases that this process holds, and the time until which it may trust them.
 //! - `watcher`: one for each chain; follows heads and reports to lanes the fate of their hashes.
 //! - `chain_desk`, `batched_io`: sends and reads that lanes share, many in one round trip. `prices`: work, fees
@@ -33,6 +33,7 @@ mod group_commit;
 mod ids;
 mod intake;
 mod lane_inbox;
+mod lane_machine;
 mod lane_runner;
 mod lane_writer;
 mod lease_keeper;
@@ -56,6 +57,7 @@ pub use fault_points::{FaultPoint, FaultPoints, NoFaults};
 pub use group_commit::BatchLimits;
 pub use ids::{Ids, TimeOrderedIds};
 pub use intake::{Intake, IntakeError, IntakeLimits, IntakeLoop};
+pub use lane_machine::{DomainLanes, LaneFactory, LaneMachine, OutlineOf};
 pub use lane_writer::{LaneWriter, LaneWriterLoop, WriteError, Written};
 pub use lease_keeper::LeaseKeeper;
 pub use prices::PriceOptions;

@@ -15,8 +15,8 @@ use futures_util::future::BoxFuture;
 use gapless_chain::Chain;
 use gapless_domain::{LeaseTerms, StateName, Tick, TxState};
 use gapless_engine::{
-    ChainSetup, Clock, DispatchOptions, Driver, Engine, EngineOptions, EngineParts, FaultPoint, FaultPoints, NoFaults,
-    PriceOptions, TimeOrderedIds, WaitForOperator,
+    ChainSetup, Clock, DispatchOptions, DomainLanes, Driver, Engine, EngineOptions, EngineParts, FaultPoint,
+    FaultPoints, NoFaults, PriceOptions, TimeOrderedIds, WaitForOperator,
 };
 use gapless_sim::testing::{ScriptedChain, TextEncoder};
 use gapless_store::FaultyStore;
@@ -84,6 +84,7 @@ impl Parts {
                 prices: PriceOptions::default(),
             }],
             lanes: world.served(&world.setup, &world.signer()),
+            lane_factory: Arc::new(DomainLanes),
             terms: LeaseTerms::default(),
             options: EngineOptions::default(),
         };

@@ -11,8 +11,8 @@ use gapless_domain::{
     ConfirmationPolicy, EvmRules, LaneSetup, LeaseTerms, NoncePolicy, OwnerId, StateName, SubmitterId, SubmitterPolicy,
 };
 use gapless_engine::{
-    ChainSetup, Engine, EngineOptions, EngineParts, NoFaults, PriceOptions, ServedLane, TimeOrderedIds, TokioDriver,
-    WaitForOperator, WatcherOptions,
+    ChainSetup, DomainLanes, Engine, EngineOptions, EngineParts, NoFaults, PriceOptions, ServedLane, TimeOrderedIds,
+    TokioDriver, WaitForOperator, WatcherOptions,
 };
 use gapless_store::conformance::fixtures::intent;
 use gapless_store::{NewSubmitter, Store};
@@ -54,6 +54,7 @@ async fn confirm_all(rpc: &str, window: u16, intents: u64) -> Duration {
             setup: Arc::new(LaneSetup { policy, ..LaneSetup::new(&EvmRules) }),
             signer: Arc::new(signer),
         }],
+        lane_factory: Arc::new(DomainLanes),
         terms: LeaseTerms::default(),
         options: EngineOptions::default(),
     })

@@ -9,6 +9,7 @@
 //! - `signer`: the signers of a world and of tests
 //! - `process`, `process_faults`: the nodes' processes, and the faults that hit them and the database
 //! - `people`: callers, callers that sign by themselves, and operators
+//! - `planted`: planted bugs, which the checks must find
 //! - `world`, `outcome`: one running world, and its result
 //! - `run`, `replay`, `shrink`: runs one world or many, prints the command that repeats a world, finds the smallest
 //!   world that still fails
@@ -29,6 +30,7 @@ mod net;
 mod node_clock;
 mod outcome;
 mod people;
+mod planted;
 mod process;
 mod process_faults;
 mod replay;
@@ -46,8 +48,9 @@ pub use dice::Dice;
 pub use fault::{Fault, Faults, Odds};
 pub use net::{Net, TravelTime};
 pub use outcome::{Figures, Outcome};
+pub use planted::Mistake;
 pub use replay::{WorldOverrides, command};
-pub use run::{Batch, Summary, can_make_mistakes, make, run, run_batch, run_traced};
+pub use run::{Batch, Summary, run, run_batch, run_traced};
 pub use script::{Cue, Landmark};
 pub use shrink::shrink;
 pub use stage::{Stage, TaskOwner};

@@ -20,6 +20,7 @@ use crate::fault::{Fault, Faults};
 use crate::history::{History, Moment};
 use crate::net::Net;
 use crate::node_clock::{NodeClock, NodeDriver};
+use crate::planted::{self, NodeBug};
 use crate::signer::WorldSigner;
 use crate::stage::{ProcessCrash, Stage, TaskOwner};
 use crate::store::{Database, DatabaseConnection};
@@ -122,10 +123,12 @@ impl WorldParts {
             history.clone(),
             task_owner,
         );
+        let mistake = self.plan.mistake;
+        let store = NodeBug::wrap(mistake, store, &self.to_database, task_owner);
         let chain = self.chain.client(self.to_chain.clone(), faults.clone(), history.clone(), owner.clone());
         let driver = NodeDriver { stage: self.stage.clone(), task_owner, clock: Arc::clone(&clock) };
         history.tell(Moment::Started { owner: owner.clone() });
-        let setup = Arc::new(self.lane_setup());
+        let setup = Arc::new(planted::lane_setup(mistake, self.lane_setup()));
         let signer = Arc::new(WorldSigner {
             net: self.to_signers.clone(),
             faults: faults.clone(),
@@ -146,7 +149,8 @@ impl WorldParts {
             stuck: Arc::new(RandomDecisions { net: self.to_people.clone() }),
             chains: vec![ChainSetup { chain, encoder, watcher: self.watcher(), prices: PriceOptions::default() }],
             lanes: self.lanes.iter().map(served).collect(),
-            terms: Self::terms(),
+            lane_factory: planted::lanes(mistake),
+            terms: planted::node_terms(mistake, Self::terms()),
             options: EngineOptions { retention: self.retention(), ..EngineOptions::default() },
         })?;
         let (intake, view) = (engine.intake().clone(), Arc::clone(engine.view()));

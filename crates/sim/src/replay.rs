@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::fault::Fault;
+use crate::planted::Mistake;
 use crate::world_spec::{StoreKind, WorldSpec};
 
 /// Overrides of the specification that a seed decides; `None` leaves a value as it is.
@@ -19,6 +20,8 @@ pub struct WorldOverrides {
     pub store: Option<StoreKind>,
     /// Only these of the seed's faults.
     pub only: Option<BTreeSet<Fault>>,
+    /// The planted bug.
+    pub mistake: Option<Mistake>,
 }
 
 impl WorldOverrides {
@@ -33,6 +36,7 @@ impl WorldOverrides {
         if let Some(only) = &self.only {
             plan.odds.retain(|fault, _| only.contains(fault));
         }
+        plan.mistake = self.mistake.or(plan.mistake);
         plan
     }
 
@@ -52,6 +56,7 @@ impl WorldOverrides {
             people: differs(plan.people, whole.people),
             store: differs(plan.store, whole.store),
             only: differs(faults(plan), faults(&whole)),
+            mistake: plan.mistake,
         }
     }
 }
@@ -77,6 +82,9 @@ impl fmt::Display for WorldOverrides {
         if let Some(store) = self.store {
             write!(f, " --store {}", store.as_str())?;
         }
+        if let Some(mistake) = self.mistake {
+            write!(f, " --mistake {}", mistake.name())?;
+        }
         if let Some(only) = &self.only {
             let names: Vec<&str> = only.iter().map(|fault| fault.as_str()).collect();
             write!(f, " --only {}", if names.is_empty() { "none".to_owned() } else { names.join(",") })?;
@@ -99,8 +107,10 @@ mod tests {
         let mut plan = WorldSpec::of(7);
         assert_eq!(command(&plan), "gapless sim --seed 7");
         plan.nodes = 1;
+        plan.mistake = Some(Mistake::NoEpoch);
         plan.odds.retain(|fault, _| matches!(fault, Fault::Reorg | Fault::AnswerLost));
         let changes = WorldOverrides::of(&plan);
         assert_eq!(changes.apply(WorldSpec::of(7)), plan);
+        assert!(command(&plan).starts_with("gapless sim --seed 7 --nodes 1 --mistake no_epoch --only "));
     }
 }

@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use gapless_domain::mistakes::Mistake;
-
 use crate::check::Violation;
 use crate::fault::Fault;
 use crate::history::{History, Moment};
@@ -57,8 +55,6 @@ pub struct Batch {
     pub changes: WorldOverrides,
     /// The run stops when so many worlds have failed.
     pub failures_max: usize,
-    /// The planted bug, in builds with the feature `mistakes`.
-    pub mistake: Option<Mistake>,
 }
 
 /// The sums over many worlds.
@@ -79,7 +75,6 @@ pub fn run_batch(batch: &Batch, each: impl Fn(&Outcome) + Sync) -> Summary {
     std::thread::scope(|scope| {
         for _ in 0..batch.threads.max(1) {
             scope.spawn(|| {
-                make(batch.mistake);
                 while !stop.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= batch.seeds.end {
@@ -113,18 +108,4 @@ impl Summary {
             self.failures.push(outcome);
         }
     }
-}
-
-/// Plants a bug on this thread, from now on.
-#[cfg(feature = "mistakes")]
-pub fn make(mistake: Option<Mistake>) {
-    gapless_domain::mistakes::make(mistake);
-}
-
-#[cfg(not(feature = "mistakes"))]
-pub fn make(_: Option<Mistake>) {}
-
-/// True if this build can plant bugs.
-pub const fn can_make_mistakes() -> bool {
-    cfg!(feature = "mistakes")
 }

@@ -16,6 +16,7 @@ use crate::history::{History, Moment};
 use crate::net::Net;
 use crate::outcome::{Figures, Outcome};
 use crate::people;
+use crate::planted::DatabaseBug;
 use crate::process::{RunningProcess, WorldParts};
 use crate::process_faults;
 use crate::script::Progress;
@@ -170,7 +171,7 @@ impl<'a> World<'a> {
         let faults = Faults::new(plan.seed, &plan.odds);
         plan.script.iter().for_each(|cue| faults.expect(cue.fault));
         let lanes = lanes(plan.lanes);
-        let database = Database::new(plan.store, WorldParts::terms(), &stage, &history)?;
+        let database = Database::new(plan.store, DatabaseBug::of(plan.mistake), WorldParts::terms(), &stage, &history)?;
         let inspector = database.open(OwnerId::new("inspector", 0));
         let submitters: Vec<_> = lanes.iter().map(|id| NewSubmitter { id: id.clone(), alias: None }).collect();
         wait_for(inspector.register_submitters(&submitters))?;

@@ -6,6 +6,7 @@ use gapless_domain::{ExternalNoncePolicy, ReleaseRule};
 
 use crate::dice::Dice;
 use crate::fault::{Fault, Odds};
+use crate::planted::Mistake;
 use crate::script::Cue;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub struct WorldSpec {
     /// The age at which ended intents are moved out. Their events and attempts are deleted at twice this age. `None`
     /// means that no row is moved or deleted.
     pub retention: Option<Duration>,
+    /// The planted bug. A world of a seed has none.
+    pub mistake: Option<Mistake>,
 }
 
 /// The fee policy of all lanes of a world.
@@ -132,6 +135,7 @@ impl WorldSpec {
             fees: FeeSettings::of(seed),
             script: Vec::new(),
             retention: retention(seed),
+            mistake: None,
         }
     }
 

@@ -8,9 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gapless_domain::mistakes::Mistake;
 use gapless_sim::check::Violation;
-use gapless_sim::{Fault, StoreKind, WorldOverrides, WorldSpec, make, run};
+use gapless_sim::{Fault, Mistake, StoreKind, WorldOverrides, WorldSpec, run};
 
 /// The settings of worlds in which a mistake matters. The default is one node, one lane, a few intents, and no people.
 struct Setting {
@@ -36,9 +35,10 @@ impl Setting {
             intents: Some(self.intents),
             storm: Some(Duration::from_secs(self.storm_s)),
             people: Some(self.people),
-            // Mistakes of the store are made by the model.
+            // Some mistakes of a store are made by the model only.
             store: Some(StoreKind::Model),
             only: Some(BTreeSet::new()),
+            mistake: None,
         };
         WorldSpec { odds: BTreeMap::from_iter(self.faults.iter().copied()), ..changes.apply(WorldSpec::of(seed)) }
     }
@@ -58,9 +58,7 @@ fn is_found(mistake: Mistake, promises: &[&str], within: u64, setting: &Setting)
 }
 
 fn broken_promise(mistake: Mistake, promises: &[&str], plan: &WorldSpec) -> Option<&'static str> {
-    make(Some(mistake));
-    let violation = run(plan).violation;
-    make(None);
+    let violation = run(&WorldSpec { mistake: Some(mistake), ..plan.clone() }).violation;
     let (name, violation) = (mistake.name(), violation?);
     show(mistake, plan.seed, &violation);
     assert!(promises.contains(&violation.promise), "{name}: {violation}, but {promises:?} was expected");

@@ -10,7 +10,7 @@ use gapless_sim::{Batch, Fault, WorldOverrides, WorldSpec, command, run, run_bat
 /// proves N11, N12, N13, N14, S01, S02, S05, S07, S12, S19, R03, R04, R05
 #[test]
 fn promises_hold_in_every_world() {
-    let batch = Batch { seeds: 0..200, threads: 2, changes: WorldOverrides::default(), failures_max: 1, mistake: None };
+    let batch = Batch { seeds: 0..200, threads: 2, changes: WorldOverrides::default(), failures_max: 1 };
     let summary = run_batch(&batch, |_| {});
     if let Some(failed) = summary.failures.first() {
         let violation = failed.violation.as_ref().unwrap();

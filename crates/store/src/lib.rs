@@ -30,7 +30,7 @@ pub use error::{RowError, StoreError};
 pub use faulty::{ExecutedWrite, FaultyStore, PendingCall, StoreFaults, StoreVerb, VerbKind};
 pub use gapless_domain::LaneSnapshot;
 pub use head::merge_heads;
-pub use model::{Model, ModelStore, Snapshot};
+pub use model::{DomainRules, Model, ModelRules, ModelStore, Snapshot};
 pub use retention::RetentionKind;
 pub use roles::{
     Accepted, Acquired, AuditFilter, CancelVerdict, Census, CommitVerdict, Committed, Conflict, HeadVerdict, Heads,

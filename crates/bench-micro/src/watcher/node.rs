@@ -10,7 +10,7 @@ use gapless_domain::{
     SubmitterId, SubmitterPolicy, TxId,
 };
 use gapless_engine::{
-    ChainSetup, DispatchOptions, Engine, EngineOptions, EngineParts, NoFaults, PriceOptions, ServedLane,
+    ChainSetup, DispatchOptions, DomainLanes, Engine, EngineOptions, EngineParts, NoFaults, PriceOptions, ServedLane,
     TimeOrderedIds, TokioDriver, WaitForOperator, WatcherOptions,
 };
 use gapless_store::{Accepted, NewSubmitter, Store};
@@ -80,6 +80,7 @@ impl Node {
             stuck: Arc::new(WaitForOperator),
             chains: vec![ChainSetup { chain, encoder, watcher, prices: PriceOptions::default() }],
             lanes: lanes.iter().zip(signers).map(served).collect(),
+            lane_factory: Arc::new(DomainLanes),
             terms: LeaseTerms::default(),
             options: EngineOptions { dispatch, ..EngineOptions::default() },
         })

@@ -68,8 +68,6 @@ impl Lane {
         }
         for nonce in lost {
             self.ledger.slots.lose(nonce);
-            #[cfg(feature = "mistakes")]
-            self.reuse_by_mistake(nonce);
         }
         self.fold_attempts(&commit, &origins, at, now);
         self.fold_claims(&commit, &origins, &bumps, now);

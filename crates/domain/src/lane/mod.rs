@@ -16,7 +16,6 @@
 //!   changes the memory.
 //! - `decide`: the rules, one a file. `command`: the commands, one a file. `reconcile`: scans of the chain and the
 //!   changes that they call for.
-//! - `planted_bugs`: deliberate mistakes for the simulator
 
 mod command;
 mod decide;
@@ -27,8 +26,6 @@ mod fold;
 mod funds;
 mod lane_state;
 mod open_slot;
-#[cfg(feature = "mistakes")]
-mod planted_bugs;
 mod queue;
 mod reconcile;
 mod reservations;

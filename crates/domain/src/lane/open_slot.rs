@@ -7,7 +7,6 @@ use crate::amount::Amount;
 use crate::attempt::{Attempt, AttemptKind, NewAttempt, SendOutcome};
 use crate::block::{BlockLink, BlockRef};
 use crate::intent_record::IntentRecord;
-use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::slot::SlotKind;
 use crate::state::Goal;
@@ -128,10 +127,7 @@ impl OpenSlot {
     }
 
     fn lacks_wanted_attempt(&self) -> bool {
-        let lacks =
-            !self.is_mined() && !self.has_wanted_attempt() && !self.is_reserved() && self.kind != SlotKind::Foreign;
-        let is_forgotten = mistakes::made(Mistake::NoFillForHole) && self.wants_filler();
-        lacks && !is_forgotten
+        !self.is_mined() && !self.has_wanted_attempt() && !self.is_reserved() && self.kind != SlotKind::Foreign
     }
 
     /// True if the next attempt only improves the price, so that the existing one may be sent instead.
@@ -224,18 +220,13 @@ impl OpenSlot {
     }
 
     pub(super) fn kind_of(&self, hash: B256) -> Option<AttemptKind> {
-        if mistakes::made(Mistake::OnlyLastHash) {
-            return self.attempts.last().filter(|held| held.attempt.hash == hash).map(|held| held.attempt.kind);
-        }
         let held = self.attempts.iter().find(|held| held.attempt.hash == hash)?;
         Some(held.attempt.kind)
     }
 
     /// Applies the result of one send, and sets the time of the next one.
     pub(super) fn sent(&mut self, hash: B256, outcome: SendOutcome, now: Tick, pace: &Pace) {
-        let is_planted_bug = mistakes::made(Mistake::UnderpricedIsSuccess)
-            && matches!(outcome, SendOutcome::Underpriced | SendOutcome::ReplacementUnderpriced);
-        let accepted = outcome.is_accepted() || is_planted_bug;
+        let accepted = outcome.is_accepted();
         if let Some(held) = self.attempts.iter_mut().find(|held| held.attempt.hash == hash) {
             held.pool = match held.pool {
                 PoolState::Sending | PoolState::Absent if outcome.is_refusal() => PoolState::Absent,
@@ -262,7 +253,7 @@ impl OpenSlot {
         } else if self.is_mined() {
             self.sends.next = Sending::Idle;
         } else if accepted {
-            self.sends.next = match pace.resubmit.filter(|_| !is_planted_bug) {
+            self.sends.next = match pace.resubmit {
                 Some(interval) => Sending::claim(now.saturating_add(interval)),
                 None => Sending::Idle,
             };

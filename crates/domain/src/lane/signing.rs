@@ -9,7 +9,6 @@ use crate::nonce::Nonce;
 use crate::signing::SignedTx;
 
 use super::draft::{AttemptOrigin, AttemptSource};
-use super::effect::Outgoing;
 use super::queue::Candidate;
 
 /// An attempt at the signer: a bind or, without a candidate, another attempt of a slot.
@@ -60,11 +59,6 @@ impl SignedItem {
     pub(super) fn origin(&self) -> AttemptOrigin {
         let source = self.requested_by.map_or(AttemptSource::Signed, AttemptSource::Requested);
         AttemptOrigin { source, cost: self.cost, work: self.work }
-    }
-
-    pub(super) fn outgoing(&self) -> Outgoing {
-        let NewAttempt { nonce, hash, raw, .. } = &self.attempt;
-        Outgoing { nonce: *nonce, tx: SignedTx { hash: *hash, raw: raw.clone() } }
     }
 
     pub(super) fn is_for_intent(&self, id: TxId) -> bool {

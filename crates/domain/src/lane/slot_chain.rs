@@ -7,7 +7,6 @@ use alloy_primitives::B256;
 
 use crate::block::{BlockLink, BlockRef, Inclusion};
 use crate::confirmation::ConfirmationNotice;
-use crate::mistakes::{self, Mistake};
 use crate::slot::SlotKind;
 use crate::state::{Bound, CancelReason, Goal, Mined, Progress, StateName};
 use crate::tail::Tail;
@@ -38,9 +37,6 @@ impl OpenSlot {
         // The chain has accepted the transaction, so earlier rejections do not matter.
         self.sends.refusals = Refusals::default();
         self.next.bump_reason = None;
-        if let (true, MiningState::Mined(inclusion)) = (mistakes::made(Mistake::MinedIsFinal), &self.mining) {
-            self.mining = MiningState::Final(inclusion.clone(), None);
-        }
         changed
     }
 

@@ -138,13 +138,6 @@ impl Slots {
         });
     }
 
-    #[cfg(feature = "mistakes")]
-    pub(super) fn remove(&mut self, nonce: Nonce) {
-        if let Some(slot) = self.slots.remove(&nonce) {
-            self.move_to(nonce, SlotIndexKeys::of(&slot), SlotIndexKeys::default());
-        }
-    }
-
     /// Removes all slots below `open`.
     pub(super) fn close_below(&mut self, open: Nonce) -> BTreeMap<Nonce, Box<OpenSlot>> {
         let still_open = self.slots.split_off(&open);

@@ -8,7 +8,6 @@ use super::LaneCommit;
 use super::facts::{CommitFacts, LeaseFact};
 use crate::attempt::Attempt;
 use crate::id::TxId;
-use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::reservation::{Reservation, ReservationStatus, ReservationStep};
 use crate::slot::SlotKind;
@@ -117,7 +116,7 @@ fn check_slots(commit: &LaneCommit, facts: &CommitFacts) -> Result<(), Conflict>
     let next = facts.cursor.map_or(Nonce::ZERO, |cursor| cursor.next_nonce);
     let mut fresh = BTreeSet::new();
     for slot in commit.slots() {
-        let is_bound = slot.nonce < next && !reuses_nonces();
+        let is_bound = slot.nonce < next;
         if is_bound || !fresh.insert(slot.nonce) {
             return Err(Conflict::Slot(slot.nonce));
         }
@@ -133,7 +132,7 @@ fn check_attempts(commit: &LaneCommit, facts: &CommitFacts) -> Result<(), Confli
     let (mut ordinals, mut hashes) = (BTreeSet::new(), BTreeSet::new());
     for new in commit.attempts() {
         let known = facts.attempts.get(&new.nonce).map_or(&[][..], Vec::as_slice);
-        let same_ordinal = known.iter().any(|attempt| attempt.ordinal == new.ordinal) && !reuses_nonces();
+        let same_ordinal = known.iter().any(|attempt| attempt.ordinal == new.ordinal);
         let same_hash = known.iter().any(|attempt| attempt.hash == new.hash);
         let is_twin = !ordinals.insert((new.nonce, new.ordinal)) || !hashes.insert(new.hash);
         if same_ordinal || same_hash || is_twin || new.ordinal > Attempt::MAX_ORDINAL {
@@ -224,10 +223,4 @@ fn check_closing(commit: &LaneCommit, facts: &CommitFacts) -> Result<(), Conflic
     let holds = |state: &TxState| state.bound().is_some_and(|bound| bound.nonce < open);
     let is_held = after.values().any(|state| holds(state)) || facts.holders.iter().any(|id| !after.contains_key(id));
     if is_held { Err(Conflict::Cursor) } else { Ok(()) }
-}
-
-/// Two planted bugs give a bound nonce to another intent. A store without slots, which such a system has, would accept
-/// it.
-fn reuses_nonces() -> bool {
-    mistakes::made(Mistake::RecycleAfterTimeout) || mistakes::made(Mistake::RejectedFreesNonce)
 }

@@ -8,8 +8,8 @@ use gapless_domain::{
     SubmitterPolicy, TxId,
 };
 use gapless_engine::{
-    ChainSetup, Driver, Engine, EngineOptions, EngineParts, FaultPoints, NoFaults, PriceOptions, ServedLane,
-    TimeOrderedIds, WaitForOperator, WatcherOptions,
+    ChainSetup, DomainLanes, Driver, Engine, EngineOptions, EngineParts, FaultPoints, NoFaults, PriceOptions,
+    ServedLane, TimeOrderedIds, WaitForOperator, WatcherOptions,
 };
 use gapless_signer::Signer;
 use gapless_sim::testing::{PausedDriver, ScriptedChain, ScriptedSigner, TextEncoder};
@@ -141,6 +141,7 @@ impl World {
                 prices: PriceOptions::default(),
             }],
             lanes: self.served(&setup, &signer),
+            lane_factory: Arc::new(DomainLanes),
             terms: LeaseTerms::default(),
             options,
         })

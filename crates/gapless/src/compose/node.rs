@@ -12,8 +12,8 @@ use futures_util::future::FusedFuture;
 use gapless_api::{AllowedHosts, App, Drain, router};
 use gapless_domain::{LaneLimits, LaneSetup, OwnerId};
 use gapless_engine::{
-    ChainSetup, Driver, Engine, EngineParts, Ids, ServedLane, StuckPolicy, TimeOrderedIds, TokioDriver, UnknownChain,
-    WaitForOperator,
+    ChainSetup, DomainLanes, Driver, Engine, EngineParts, Ids, ServedLane, StuckPolicy, TimeOrderedIds, TokioDriver,
+    UnknownChain, WaitForOperator,
 };
 use gapless_store::NewSubmitter;
 use tokio::net::TcpListener;
@@ -82,6 +82,7 @@ impl Node {
             stuck: stuck_policy(&config.stuck_webhook)?,
             lanes: lanes(&accounts, &chains, &config.lane)?,
             chains,
+            lane_factory: Arc::new(DomainLanes),
             terms: config.lease,
             options: config.engine.clone(),
         })?;

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_domain::mistakes::{Mistake, made};
-use gapless_domain::{LaneCommit, Lease, OwnerId, SubmitterId};
+use gapless_domain::{OwnerId, SubmitterId};
 use gapless_store::{
-    Accepted, Acquired, CancelVerdict, CommitVerdict, Committed, ExecutedWrite, FaultyStore, HeadVerdict, Lanes,
-    Loaded, PendingCall, Store, StoreError, StoreFaults, StoreVerb, VerbKind, WakeBoard, Wakeups,
+    Accepted, Acquired, CancelVerdict, CommitVerdict, ExecutedWrite, FaultyStore, HeadVerdict, PendingCall, Store,
+    StoreError, StoreFaults, StoreVerb, VerbKind, WakeBoard, Wakeups,
 };
 
 use super::database::{Database, wait_for};
@@ -152,24 +151,6 @@ impl StoreFaults for DatabaseConnection {
             return self.lose_answer(travel_time, verb, call).await;
         }
         self.travel(travel_time, verb, call).await
-    }
-
-    async fn commit(&self, store: &FaultyStore<Self>, commits: &[LaneCommit]) -> Result<Committed, StoreError> {
-        if !made(Mistake::ExistsFence) {
-            return store.run_commit(commits.to_vec()).await;
-        }
-        // The planted bug: a first statement checks the leases, and a later one writes without a check.
-        let leases: Vec<Lease> = commits.iter().map(|commit| commit.lease().clone()).collect();
-        let loaded = store.load_lanes(&leases).await?;
-        let holds: Vec<bool> = loaded.iter().map(|loaded| matches!(loaded, Loaded::Lane(_))).collect();
-        let wait = self.net.roll(|dice| dice.latency(Duration::from_secs(2)));
-        self.stage().sleep(wait).await;
-        let held = commits.iter().zip(&holds).filter(|(_, holds)| **holds).map(|(commit, _)| commit.clone());
-        let done = store.run_commit(held.collect()).await?;
-        let mut verdicts = done.verdicts.into_iter();
-        let verdicts =
-            holds.iter().map(|holds| if *holds { verdicts.next() } else { None }.unwrap_or(CommitVerdict::Fenced));
-        Ok(Committed { verdicts: verdicts.collect(), ..done })
     }
 
     fn executed(&self, write: ExecutedWrite<'_>) {

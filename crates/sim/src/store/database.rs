@@ -11,6 +11,7 @@ use gapless_store::{DatabaseClock, Model, Snapshot, Store, StoreError};
 use gapless_store_sqlite::{Location, SqliteOptions, SqliteStore};
 
 use crate::history::{History, Moment};
+use crate::planted::DatabaseBug;
 use crate::stage::Stage;
 use crate::world_spec::StoreKind;
 
@@ -21,6 +22,7 @@ pub(crate) struct Database(Arc<DatabaseInner>);
 #[derive(Debug)]
 struct DatabaseInner {
     engine: Backend,
+    bug: Option<DatabaseBug>,
     clock: Arc<SkewedClock>,
     standby: Mutex<Standby>,
     history: History,
@@ -59,6 +61,7 @@ impl DatabaseClock for SkewedClock {
 impl Database {
     pub(crate) fn new(
         kind: StoreKind,
+        bug: Option<DatabaseBug>,
         terms: LeaseTerms,
         stage: &Stage,
         history: &History,
@@ -68,20 +71,28 @@ impl Database {
         let clock = Arc::new(SkewedClock { stage: stage.clone(), offset: AtomicI64::new(START) });
         let as_clock = Arc::clone(&clock) as Arc<dyn DatabaseClock>;
         let engine = match kind {
-            StoreKind::Model => Backend::Model(Model::new(terms, as_clock)),
+            StoreKind::Model => Backend::Model(match &bug {
+                Some(bug) => Model::with_rules(terms, as_clock, Arc::new(bug.clone())),
+                None => Model::new(terms, as_clock),
+            }),
             StoreKind::Sqlite => {
                 let options = SqliteOptions { lease: terms, clock: as_clock, ..SqliteOptions::default() };
                 Backend::Sqlite(SqliteStore::open(Location::Memory, OwnerId::new("nobody", 0), options)?)
             }
         };
-        Ok(Database(Arc::new(DatabaseInner { engine, clock, standby: Mutex::default(), history: history.clone() })))
+        let (standby, history) = (Mutex::default(), history.clone());
+        Ok(Database(Arc::new(DatabaseInner { engine, bug, clock, standby, history })))
     }
 
     /// A direct connection, without a network, for one owner.
     pub(crate) fn open(&self, owner: OwnerId) -> Arc<dyn Store> {
-        match &self.0.engine {
+        let store: Arc<dyn Store> = match &self.0.engine {
             Backend::Model(model) => Arc::new(model.node(owner)),
             Backend::Sqlite(store) => Arc::new(store.for_owner(owner)),
+        };
+        match &self.0.bug {
+            Some(bug) => bug.wrap(store),
+            None => store,
         }
     }
 
@@ -127,7 +138,7 @@ impl Database {
             standby.noticed = standby.takeovers;
             is_news
         };
-        if is_news && !gapless_domain::mistakes::made(gapless_domain::mistakes::Mistake::NoEpoch) {
+        if is_news && self.0.bug.as_ref().is_none_or(DatabaseBug::notices_takeovers) {
             // The model cannot fail here.
             let _ = wait_for(inner.declare_lost(&NodeText::new("store"), "the server is not the one before"));
         }

@@ -50,6 +50,15 @@ pub trait StoreFaults: fmt::Debug + Send + Sync + Sized + 'static {
         }
     }
 
+    /// Runs an accept. Only a planted bug overrides it, to change the intents on their way.
+    fn accept(
+        &self,
+        store: &FaultyStore<Self>,
+        intents: &[NewIntent],
+    ) -> impl Future<Output = Result<Vec<Accepted>, StoreError>> + Send {
+        store.run_accept(intents.to_vec())
+    }
+
     /// Runs a commit. Only a planted bug overrides it, to change the commits on their way.
     fn commit(
         &self,

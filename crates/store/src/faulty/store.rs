@@ -46,6 +46,17 @@ impl<F: StoreFaults> FaultyStore<F> {
         self.faults.call(verb, lanes, Box::pin(call)).await
     }
 
+    /// Runs one accept call on the inner store, with the faults of [`StoreFaults::call`].
+    pub async fn run_accept(&self, intents: Vec<NewIntent>) -> Result<Vec<Accepted>, StoreError> {
+        let lanes: Vec<_> = intents.iter().map(|new| new.intent.submitter().clone()).collect();
+        self.run_for(StoreVerb::Accept, &lanes, |store, faults| async move {
+            let verdicts = store.accept(&intents).await?;
+            faults.executed(ExecutedWrite::Accept(&intents, &verdicts));
+            Ok(verdicts)
+        })
+        .await
+    }
+
     /// Runs one commit call on the inner store, with the faults of [`StoreFaults::call`].
     pub async fn run_commit(&self, commits: Vec<LaneCommit>) -> Result<Committed, StoreError> {
         let lanes: Vec<_> = commits.iter().map(|commit| commit.lease().submitter().clone()).collect();
@@ -74,14 +85,7 @@ impl<F: StoreFaults> IntentIntake for FaultyStore<F> {
     }
 
     async fn accept(&self, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError> {
-        let lanes: Vec<_> = intents.iter().map(|new| new.intent.submitter().clone()).collect();
-        let intents = intents.to_vec();
-        self.run_for(StoreVerb::Accept, &lanes, |store, faults| async move {
-            let verdicts = store.accept(&intents).await?;
-            faults.executed(ExecutedWrite::Accept(&intents, &verdicts));
-            Ok(verdicts)
-        })
-        .await
+        self.faults.accept(self, intents).await
     }
 
     async fn cancel_queued(&self, ids: &[TxId]) -> Result<Vec<CancelVerdict>, StoreError> {

@@ -1,6 +1,5 @@
 //! Writes that need no lease, so that any node may make them.
 
-use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
     CancelReason, Command, CommandId, EventKind, IntentRecord, LaneState, Metadata, NewCommand, Protection,
     SubmitterId, Transition, TxId, TxState,
@@ -71,9 +70,7 @@ impl Tables {
         if self.lane_of.contains_key(&new.id) {
             return Accepted::Refused(format!("the transaction id {} is taken", new.id));
         }
-        if !mistakes::made(Mistake::ForgetRequest) {
-            self.requests.insert(key, RequestKey { tx_id: new.id, fingerprint });
-        }
+        self.requests.insert(key, RequestKey { tx_id: new.id, fingerprint });
         self.last_seq += 1;
         let tx = IntentRecord {
             id: new.id,

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gapless_domain::ledger::{CommitFacts, LeaseFact, Rejection, check};
-use gapless_domain::mistakes::{self, Mistake};
+use gapless_domain::ledger::{CommitFacts, LeaseFact, Rejection};
 use gapless_domain::{Change, Conflict, EventBody, LaneCommit, SubmitterId};
 
 use super::tables::{CallContext, Tables};
@@ -28,8 +27,8 @@ impl Tables {
         if !seen.insert(commit.lease().submitter()) {
             return CommitVerdict::Conflict(Conflict::Cursor);
         }
-        match self.facts(call, commit).and_then(|facts| check(commit, &facts)) {
-            Ok(_) => {
+        match self.facts(call, commit).and_then(|facts| call.rules.check(commit, &facts)) {
+            Ok(()) => {
                 self.write(call, commit);
                 CommitVerdict::Done
             }
@@ -38,15 +37,9 @@ impl Tables {
     }
 
     fn facts(&self, call: &CallContext<'_>, commit: &LaneCommit) -> Result<CommitFacts, Rejection> {
-        let unfenced = mistakes::made(Mistake::ExistsFence);
-        let holds = unfenced || self.holds(call, commit.lease());
-        let lease = if holds { LeaseFact::Held } else { LeaseFact::Lost };
+        let lease = if self.holds(call, commit.lease()) { LeaseFact::Held } else { LeaseFact::Lost };
         let ledger = self.ledger(commit.lease().submitter()).ok_or(Rejection::Fenced)?;
-        let mut facts = ledger.facts(commit, lease, call.now);
-        if unfenced {
-            facts.written_by = None;
-        }
-        Ok(facts)
+        Ok(ledger.facts(commit, lease, call.now))
     }
 
     fn write(&mut self, call: &CallContext<'_>, commit: &LaneCommit) {

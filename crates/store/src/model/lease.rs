@@ -1,6 +1,5 @@
 //! Leases: the right to write a lane, by the database's clock.
 
-use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{FencingToken, Lease, SubmitterId, Timestamp};
 
 use super::tables::{CallContext, ModelLease, Tables};
@@ -10,7 +9,6 @@ impl Tables {
     pub(super) fn acquire(&mut self, call: &CallContext<'_>, submitter: &SubmitterId) -> Acquired {
         let lease = &mut self.lane_mut(submitter).lease;
         let token = match lease {
-            Some(row) if mistakes::made(Mistake::KeepToken) && row.is_free(call) => row.token,
             None => FencingToken::new(1),
             Some(row) if row.owner == *call.owner && row.is_valid(call) => row.token,
             Some(row) if row.owner == *call.owner || row.is_free(call) => FencingToken::new(row.token.get() + 1),

@@ -6,6 +6,7 @@
 //! - `tables`: a map of [`LaneLedger`](gapless_domain::LaneLedger)s, and the rows that belong to no lane
 //! - `accept`: writes that need no lease
 //! - `lease`, `commit`: ownership, and the writes that need it
+//! - `rules`: the decisions of the model that a simulator may replace
 //! - `read`, `outbox`: reads, and events for consumers
 //! - `upkeep`: retention
 //! - `status`: reads for operators
@@ -15,6 +16,7 @@ mod commit;
 mod lease;
 mod outbox;
 mod read;
+mod rules;
 mod status;
 mod tables;
 mod upkeep;
@@ -24,7 +26,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
     Attempt, AuditEntry, ChainId, Command, CommandId, CommandStatus, Event, EventPosition, Head, IntentRecord,
     LaneCommit, Lease, LeaseTerms, NewCommand, NodeText, Nonce, OwnerId, RequestId, SubmitterId, Timestamp, TxId,
@@ -39,6 +40,7 @@ use crate::roles::{
     Lanes, Leases, Loaded, NewIntent, NewSubmitter, Outbox, Renewal, SlotStatus, TxFilter, Upkeep, Views,
 };
 use crate::wake::{WakeBoard, Wakeup, Wakeups, changed_lanes};
+pub use rules::{DomainRules, ModelRules};
 use tables::{CallContext, Tables};
 
 /// A database in memory. Clones share it.
@@ -50,6 +52,7 @@ struct SharedModel {
     tables: Mutex<Tables>,
     terms: LeaseTerms,
     clock: Arc<dyn DatabaseClock>,
+    rules: Arc<dyn ModelRules>,
     wakes: WakeBoard,
     changes: WakeBoard,
 }
@@ -69,10 +72,16 @@ pub struct ModelStore {
 
 impl Model {
     pub fn new(terms: LeaseTerms, clock: Arc<dyn DatabaseClock>) -> Self {
+        Model::with_rules(terms, clock, Arc::new(DomainRules))
+    }
+
+    /// A model whose decisions may differ from the contract.
+    pub fn with_rules(terms: LeaseTerms, clock: Arc<dyn DatabaseClock>, rules: Arc<dyn ModelRules>) -> Self {
         Model(Arc::new(SharedModel {
             tables: Mutex::default(),
             terms,
             clock,
+            rules,
             wakes: WakeBoard::default(),
             changes: WakeBoard::default(),
         }))
@@ -106,7 +115,8 @@ impl ModelStore {
     fn run<T>(&self, verb: impl FnOnce(&mut Tables, &CallContext<'_>) -> T) -> T {
         let mut tables = self.model.tables();
         let shared = &self.model.0;
-        verb(&mut tables, &CallContext { owner: &self.owner, now: shared.clock.now(), terms: &shared.terms })
+        let (now, terms, rules) = (shared.clock.now(), &shared.terms, &*shared.rules);
+        verb(&mut tables, &CallContext { owner: &self.owner, now, terms, rules })
     }
 
     fn wake<'a>(&self, lanes: impl Iterator<Item = &'a SubmitterId>) {
@@ -126,7 +136,7 @@ impl ModelStore {
     fn advance_canary(&self, tables: &mut Tables, call: &CallContext<'_>) -> Result<(), StoreError> {
         let expected = self.canary.load(Ordering::SeqCst);
         let found = tables.canaries.get(&self.owner).copied().unwrap_or(0);
-        if found != expected && !mistakes::made(Mistake::NoEpoch) {
+        if call.rules.is_loss(expected, found) {
             tables.begin_epoch(call);
             self.canary.store(found, Ordering::SeqCst);
             return Err(StoreError::Regressed(format!("{} wrote {expected}, the database has {found}", self.owner)));

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use gapless_domain::mistakes::{self, Mistake};
 use gapless_domain::{
     AuditEntry, ChainId, CommandId, ConfirmationNotice, Event, EventBody, EventKind, EventPosition, FencingToken, Head,
     IntentRecord, LaneLedger, LeaseTerms, OwnerId, PayloadFingerprint, RequestId, SubmitterId, Timestamp, TxId,
     TxState,
 };
+
+use super::rules::ModelRules;
 
 /// The caller of a verb, and the time of the call by the database's clock.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub(super) struct CallContext<'a> {
     pub(super) owner: &'a OwnerId,
     pub(super) now: Timestamp,
     pub(super) terms: &'a LeaseTerms,
+    pub(super) rules: &'a dyn ModelRules,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -134,9 +136,6 @@ impl Tables {
         state: TxState,
         notice: Option<&ConfirmationNotice>,
     ) {
-        if mistakes::made(Mistake::EventApart) && self.last_position.commit.is_multiple_of(7) {
-            return;
-        }
         let body = EventBody::Tx { tx_id, seq, kind, state, notice: notice.cloned() };
         self.record_event(submitter, at, body);
     }

@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::command::CommandKind;
 use crate::ledger::CommitError;
-use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::reservation::ReservationStep;
 
@@ -106,9 +105,6 @@ impl Lane {
     }
 
     fn window(&self) -> usize {
-        if mistakes::made(Mistake::WindowIgnored) {
-            return usize::MAX;
-        }
         usize::from(self.setup.rules.window(&self.setup.policy.nonce, self.funds.account.as_ref()))
     }
 

@@ -4,7 +4,6 @@ use crate::action::Fees;
 use crate::attempt::MempoolSignal;
 use crate::event::LaneEventKind;
 use crate::ledger::CommitError;
-use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::state::StateName;
 use crate::text::NodeText;
@@ -38,9 +37,6 @@ impl Lane {
     /// Requests a new price for the slot, at the pace of resends, unless the caller set the price or the tries are used
     /// up. A filler is priced again without a limit on tries, but only if the market price rose.
     pub(in crate::lane) fn request_bump(&mut self, nonce: Nonce, is_replacement: bool, now: Tick) {
-        if mistakes::made(Mistake::UnderpricedIsSuccess) {
-            return;
-        }
         let (most, pace) = (self.setup.policy.bump.max_attempts, self.pace());
         self.ledger.slots.update(nonce, |slot| {
             let has_tries = slot.next_ordinal() <= most;

@@ -2,7 +2,6 @@
 
 use crate::cursor::{ProtectCode, Protection};
 use crate::ledger::CommitError;
-use crate::mistakes::{self, Mistake};
 use crate::text::NodeText;
 use crate::time::Tick;
 
@@ -10,7 +9,6 @@ use crate::lane::Lane;
 use crate::lane::decide::start::never_begun;
 use crate::lane::draft::Draft;
 use crate::lane::effect::{Effect, Step};
-use crate::lane::signing::SignedItem;
 
 impl Lane {
     /// Builds a commit and begins to write it. False if it is not the time for one.
@@ -39,9 +37,6 @@ impl Lane {
             self.drop_draft(draft);
             return true;
         }
-        if mistakes::made(Mistake::SendBeforeCommit) && !draft.taken.signed.is_empty() {
-            step.effects.push(Effect::Broadcast(draft.taken.signed.iter().map(SignedItem::outgoing).collect()));
-        }
         step.effects.push(Effect::Commit(Box::new(draft.commit.clone())));
         self.commits.draft = Some(draft);
         self.queue.commit_began();
@@ -62,8 +57,6 @@ impl Lane {
         self.write_expired_reservations(draft)?;
         if draft.base().is_some() {
             self.write_reconciliation(draft)?;
-            #[cfg(feature = "mistakes")]
-            self.lose_by_mistake(draft)?;
             self.settle_reservations(draft);
         }
         self.write_changes(draft)?;

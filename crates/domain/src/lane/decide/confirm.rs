@@ -11,7 +11,6 @@ use alloy_primitives::B256;
 use crate::block::BlockRef;
 use crate::cursor::ProtectCode;
 use crate::ledger::CommitError;
-use crate::mistakes::{self, Mistake};
 use crate::time::Tick;
 
 use crate::lane::Lane;
@@ -44,10 +43,6 @@ impl Lane {
             self.want_protect(broken.code, broken.detail.as_str());
         }
         self.chain.facts = Some(chain);
-        #[cfg(feature = "mistakes")]
-        if mistakes::made(Mistake::ReorgIgnored) {
-            self.end_by_height();
-        }
         let mut room = self.setup.limits.notices_per_head;
         for _ in 0..self.chain.notice_queue.len() {
             if room == 0 {
@@ -73,12 +68,6 @@ impl Lane {
         | Sighting::NotFound { hash }
         | Sighting::Mined(MinedTx { hash, .. })) = &sighting;
         let Some(nonce) = self.chain.by_hash.get(hash).copied() else { return };
-        let is_matched = |slot: &OpenSlot| slot.kind_of(*hash).is_some();
-        if (mistakes::made(Mistake::ReorgIgnored) && matches!(sighting, Sighting::Unmined { .. }))
-            || (mistakes::made(Mistake::OnlyLastHash) && !self.ledger.slots.get(nonce).is_some_and(is_matched))
-        {
-            return;
-        }
         let answer = self.ledger.slots.update(nonce, |slot| {
             let changed = slot.observe(sighting, now)?;
             let grows = matches!(slot.mining, MiningState::Mined(_)) && slot.notice == Notice::None;

@@ -1,11 +1,9 @@
 //! Peeking: reads of the queue and of the commands.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use crate::id::TxId;
 use crate::intent_record::IntentRecord;
-use crate::mistakes::{self, Mistake};
 use crate::time::Tick;
 
 use crate::lane::Lane;
@@ -44,7 +42,7 @@ impl Lane {
         }
         let ahead = self.peek_ahead();
         let supply = self.supply(ahead);
-        let again_at = self.queue.times.last_peek.saturating_add(self.peek_interval());
+        let again_at = self.queue.times.last_peek.saturating_add(self.setup.limits.look_interval);
         // A failed peek is repeated after a pause.
         let retry_at = self.queue.times.began.saturating_add(self.setup.limits.pauses.retry);
         let may_retry = !self.queue.has_failed_peek() || now >= retry_at;
@@ -70,11 +68,6 @@ impl Lane {
         };
         self.ledger.commands_done.clear();
         step.effects.push(Effect::Peek { limit, without });
-    }
-
-    fn peek_interval(&self) -> Duration {
-        let never = Duration::from_secs(365 * 86_400);
-        if mistakes::made(Mistake::LostWakeup) { never } else { self.setup.limits.look_interval }
     }
 
     /// Number of candidates to read ahead.
@@ -117,8 +110,8 @@ impl Lane {
     /// Read at the interval. A candidate may be canceled in the store at any time. This matters most for the front, if
     /// the others wait for it.
     fn read_by_clock(&self, supply: Supply, now: Tick) -> Read {
-        let stale_at =
-            self.queue.times.last_read.saturating_add(self.peek_interval().saturating_mul(FULL_QUEUE_PEEK_EVERY));
+        let full_interval = self.setup.limits.look_interval.saturating_mul(FULL_QUEUE_PEEK_EVERY);
+        let stale_at = self.queue.times.last_read.saturating_add(full_interval);
         let front_is_backing_off = self.queue.first().is_some_and(|first| matches!(first.stage, Stage::Later(_)));
         match supply {
             Supply::Enough if now < stale_at && !front_is_backing_off => Read::Commands,

@@ -32,10 +32,6 @@ const LOST_SLOTS_AT_ONCE: usize = 64;
 
 impl Lane {
     pub(in crate::lane) fn compare(&mut self, cursor: &Cursor, account: AccountFacts, now: Tick) {
-        #[cfg(feature = "mistakes")]
-        if crate::mistakes::made(crate::mistakes::Mistake::JumpToChain) {
-            return self.jump_to_chain(account);
-        }
         let next = cursor.next_nonce;
         if let Some(finalized) = account.finalized {
             if finalized > next && !self.adopts() {

@@ -1,8 +1,6 @@
 //! Sending: durable attempts go to the nodes, and the answers come back.
 
 use crate::attempt::{SendOutcome, SendReport};
-#[cfg(feature = "mistakes")]
-use crate::mistakes::{self, Mistake};
 use crate::nonce::Nonce;
 use crate::signing::SignedTx;
 use crate::time::Tick;
@@ -55,10 +53,6 @@ impl Lane {
         });
         if updated.is_none() {
             return;
-        }
-        #[cfg(feature = "mistakes")]
-        if mistakes::made(Mistake::NonceTooLowIsSuccess) && sent.outcome == SendOutcome::NonceTooLow {
-            self.treat_too_low_as_final(&sent);
         }
         self.react_to_answer(&sent, now);
         let SentTx { nonce, hash, outcome, text, answers } = sent;

@@ -37,8 +37,6 @@ impl ToolCommand {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ToolError {
-    #[error("this build has no planted bugs; build it with `--features gapless-sim/mistakes`")]
-    NoMistakes,
     #[error(transparent)]
     Bench(#[from] gapless_bench_cluster::LoadError),
     #[error(transparent)]
@@ -49,7 +47,6 @@ impl ToolError {
     /// True if the error stays until the command line or the environment changes.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
-            ToolError::NoMistakes => true,
             ToolError::Bench(error) => error.is_refusal(),
             ToolError::DevNet(_) => false,
         }
@@ -58,7 +55,6 @@ impl ToolError {
     /// The stable error code for programs.
     pub(crate) fn code(&self) -> &'static str {
         match self {
-            ToolError::NoMistakes => "no_mistakes",
             ToolError::Bench(_) => "bench",
             ToolError::DevNet(_) => "start",
         }

@@ -6,14 +6,12 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use gapless_domain::mistakes::Mistake;
 use gapless_sim::{
-    Batch, Fault, Outcome, StoreKind, Summary, WorldOverrides, WorldSpec, can_make_mistakes, command, make, run_batch,
-    run_traced, shrink,
+    Batch, Fault, Mistake, Outcome, StoreKind, Summary, WorldOverrides, WorldSpec, command, run_batch, run_traced,
+    shrink,
 };
 use serde_json::{Value, json};
 
-use super::ToolError;
 use crate::cli::table::columns;
 use crate::cli::{CliError, Exit};
 use crate::output::Output;
@@ -41,7 +39,7 @@ pub(crate) struct SimArgs {
     /// Stop after this number of failed worlds
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     failures: usize,
-    /// Run with this planted bug (only in builds with the feature `mistakes`)
+    /// Run with this planted bug
     #[arg(long, value_name = "NAME", value_parser = mistake)]
     mistake: Option<Mistake>,
     #[command(flatten)]
@@ -108,35 +106,27 @@ impl WorldArgs {
             people: self.people,
             store: self.store,
             only: self.only.map(|only| only.0),
+            mistake: None,
         }
     }
 }
 
 impl SimArgs {
     pub(super) fn run(self, output: &Output) -> Result<Exit, CliError> {
-        if self.mistake.is_some() && !can_make_mistakes() {
-            return Err(ToolError::NoMistakes.into());
-        }
-        let (seeds, mistake) = match self.seed {
-            Some(seed) => (seed..seed.saturating_add(1), self.mistake),
-            None => (self.from..self.from.saturating_add(self.seeds), self.mistake),
+        let seeds = match self.seed {
+            Some(seed) => seed..seed.saturating_add(1),
+            None => self.from..self.from.saturating_add(self.seeds),
         };
-        let changes = self.world.changes();
+        let changes = WorldOverrides { mistake: self.mistake, ..self.world.changes() };
         if self.trace {
-            return trace(output, &changes.apply(WorldSpec::of(seeds.start)), mistake);
+            return trace(output, &changes.apply(WorldSpec::of(seeds.start)));
         }
         let cores = || available_parallelism().map_or(1, std::num::NonZero::get);
-        let batch = Batch {
-            threads: self.threads.unwrap_or_else(cores),
-            failures_max: self.failures.max(1),
-            seeds,
-            changes,
-            mistake,
-        };
+        let batch =
+            Batch { threads: self.threads.unwrap_or_else(cores), failures_max: self.failures.max(1), seeds, changes };
         let (summary, took) = run_with_progress(output, &batch);
         let mut failures = summary.failures.clone();
         if !self.no_shrink {
-            make(mistake);
             failures.iter_mut().for_each(|failed| shrink_one(output, failed));
         }
         let text = format!("{}{}", table(&summary, took), failures.iter().map(failure).collect::<String>());
@@ -145,8 +135,7 @@ impl SimArgs {
     }
 }
 
-fn trace(output: &Output, plan: &WorldSpec, mistake: Option<Mistake>) -> Result<Exit, CliError> {
-    make(mistake);
+fn trace(output: &Output, plan: &WorldSpec) -> Result<Exit, CliError> {
     let mut lines = Vec::new();
     let outcome = run_traced(plan, |line| lines.push(line));
     let mut text: String = lines.iter().map(|line| format!("{line}\n")).collect();

@@ -1,12 +1,28 @@
 //! Planted bugs: deliberate mistakes that the simulator must find.
 //!
 //! A simulator run without findings proves something only if the simulator is known to find bugs. So each planted bug
-//! can be switched on, one at a time, and the simulator must report it. Each of them was made by a real system, or by
-//! an early draft of this one.
+//! can be planted in a world, one at a time, and the simulator must report it. Each of them was made by a real system,
+//! or by an early draft of this one.
 //!
-//! No shipped build contains them. Without the cargo feature `mistakes`, which no crate enables by default, [`made`] is
-//! a constant `false` and the compiler removes the code. With the feature, a bug is active only on the thread that
-//! called `make`.
+//! No other crate contains a planted bug. A bug wraps a port of the engine or of the database, and changes the values
+//! that pass through the port:
+//!
+//! - `lane`: between the engine and a lane. `nonces`, `answers`, `durability`: the bugs there
+//! - `store`: between the engine and the store, and inside the database of a world
+//! - this file: the list, and the bugs that are wrong settings
+
+mod answers;
+mod durability;
+mod lane;
+mod nonces;
+mod store;
+
+use std::time::Duration;
+
+use gapless_domain::{LaneSetup, LeaseTerms};
+
+pub(crate) use lane::lanes;
+pub(crate) use store::{DatabaseBug, NodeBug};
 
 macro_rules! mistakes {
     ($($variant:ident = $name:literal: $what:literal;)+) => {
@@ -35,7 +51,7 @@ macro_rules! mistakes {
 
 mistakes! {
     RecycleAfterTimeout = "recycle_after_timeout":
-        "A send that timed out frees the nonce for the next intent, and its own intent returns to the queue.";
+        "A send that timed out takes the nonce from its intent, which returns to the queue.";
     OnlyLastHash = "only_last_hash": "Only the newest attempt of a slot is looked for on the chain.";
     SendBeforeCommit = "send_before_commit":
         "Signed bytes are sent together with the commit that makes them durable, not after it.";
@@ -46,7 +62,7 @@ mistakes! {
     JumpToChain = "jump_to_chain":
         "When the account's nonce is ahead of the ledger, the lane continues from there without PROTECT.";
     UnderpricedIsSuccess = "underpriced_is_success":
-        "An underpriced rejection is treated as acceptance; the attempt is neither bumped nor sent again.";
+        "An underpriced rejection is treated as acceptance; the nonce is not sent again.";
     MinedIsFinal = "mined_is_final": "The first receipt ends the intent.";
     ReorgIgnored = "reorg_ignored":
         "An orphaned block is not reported, and confirmations are counted by height alone.";
@@ -66,36 +82,28 @@ mistakes! {
     UnknownIsDone = "unknown_is_done": "A commit with an unknown outcome is treated as applied.";
     AckBeforeCommit = "ack_before_commit": "Intake answers before the accepted intent is durable.";
     SendWithoutPermit = "send_without_permit":
-        "A node sends without checking by its own clock that it still trusts its lease.";
+        "A node trusts its lease, and sends, for much longer than the lease lasts.";
 }
 
-/// True if this planted bug is active on the current thread.
-#[cfg(not(feature = "mistakes"))]
-pub const fn made(_: Mistake) -> bool {
-    false
+/// The setup of all lanes of a world with this bug.
+pub(crate) fn lane_setup(mistake: Option<Mistake>, mut setup: LaneSetup) -> LaneSetup {
+    match mistake {
+        Some(Mistake::WindowIgnored) => {
+            setup.policy.nonce.max_in_flight = u16::MAX;
+            setup.policy.nonce.delegated_max_in_flight = u16::MAX;
+        }
+        Some(Mistake::LostWakeup) => setup.limits.look_interval = Duration::from_secs(365 * 86_400),
+        _ => {}
+    }
+    setup
 }
 
-#[cfg(feature = "mistakes")]
-pub use switch::{made, make};
-
-#[cfg(feature = "mistakes")]
-mod switch {
-    use std::cell::Cell;
-
-    use super::Mistake;
-
-    thread_local! {
-        static MADE: Cell<Option<Mistake>> = const { Cell::new(None) };
-    }
-
-    /// True if this planted bug is active on the current thread.
-    pub fn made(mistake: Mistake) -> bool {
-        MADE.get() == Some(mistake)
-    }
-
-    /// Activates a planted bug on this thread, or none, until the next call.
-    pub fn make(mistake: Option<Mistake>) {
-        MADE.set(mistake);
+/// The lease terms that nodes count by. The database has its own.
+pub(crate) fn node_terms(mistake: Option<Mistake>, terms: LeaseTerms) -> LeaseTerms {
+    match mistake {
+        // Longer than any pause of a process.
+        Some(Mistake::SendWithoutPermit) => LeaseTerms { duration: Duration::from_secs(60), ..terms },
+        _ => terms,
     }
 }
 
@@ -114,23 +122,5 @@ mod tests {
             assert_eq!(Mistake::from_name(mistake.name()), Some(*mistake));
         }
         assert_eq!(Mistake::from_name("none of them"), None);
-    }
-
-    #[test]
-    fn mistakes_are_inactive_by_default() {
-        assert!(!Mistake::ALL.iter().any(|mistake| made(*mistake)));
-    }
-
-    #[cfg(feature = "mistakes")]
-    #[test]
-    fn active_mistake_is_single_and_per_thread() {
-        make(Some(Mistake::KeepToken));
-        let all = || Mistake::ALL.iter().copied().filter(|mistake| made(*mistake)).collect::<Vec<_>>();
-        assert_eq!(all(), [Mistake::KeepToken]);
-        std::thread::scope(|scope| assert_eq!(scope.spawn(all).join().unwrap(), []));
-        make(Some(Mistake::NoEpoch));
-        assert_eq!(all(), [Mistake::NoEpoch]);
-        make(None);
-        assert_eq!(all(), []);
     }
 }

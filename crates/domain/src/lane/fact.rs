@@ -26,6 +26,8 @@ use crate::time::Timestamp;
 pub enum Fact {
     /// The queue or the commands may have changed.
     Woken,
+    /// An intent left the queue without the lane, because its caller canceled it.
+    QueueChanged,
     /// The requested wake-up time has come.
     Tick,
     /// Bind nothing more, finish the work in flight, and release the lease.

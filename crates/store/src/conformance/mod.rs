@@ -170,6 +170,7 @@ macro_rules! for_each_case {
             changes {
                 change_wakes_waiters_on_every_node
                 commit_sends_no_wakeup_for_work
+                cancel_in_queue_tells_every_node
                 call_without_change_wakes_no_waiter
             }
             retention {

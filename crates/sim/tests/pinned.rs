@@ -317,3 +317,19 @@ fn cancel_in_the_queue_causes_no_late_conflict() {
         moments.iter().any(|moment| matches!(moment, Moment::CanceledInQueue { .. }))
     });
 }
+
+/// A loss took the replacement of an intent behind a reserved nonce. A resync did not wait for that intent, whose
+/// replacement was in the pools. Now a cancel takes the reserved nonce, and the resync waits.
+#[test]
+fn replacement_lost_behind_a_reserved_nonce_is_waited_for() {
+    let plan = |seed| {
+        let script = [(Landmark::Reserved, Fault::StoreSlow), (Landmark::Replaced, Fault::Failover)];
+        WorldSpec { people: true, intents: 40, window: 8, ..small(seed, &script) }
+    };
+    scenario(60, plan, |moments| {
+        let is_cancel = |step: &ReservationStep| matches!(step, ReservationStep::Cancel { .. });
+        lost_replacements(moments).into_iter().any(|(loss, _)| {
+            commits(moments).any(|(at, commit)| at > loss && commit.reservations().iter().any(is_cancel))
+        })
+    });
+}

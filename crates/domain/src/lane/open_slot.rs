@@ -59,6 +59,11 @@ pub(super) enum PoolState {
 }
 
 impl OpenSlot {
+    /// True if the nonce is bound to an intent that has not ended.
+    pub(super) fn is_of_intent(&self) -> bool {
+        matches!(self.kind, SlotKind::Intent(_)) && self.tx.is_some()
+    }
+
     pub(super) fn is_final(&self) -> bool {
         matches!(self.mining, MiningState::Final(..))
     }
@@ -70,11 +75,6 @@ impl OpenSlot {
     /// True if no block is known to contain one of the slot's hashes, by the chain or by the ledger.
     pub(super) fn is_unmined(&self) -> bool {
         matches!(self.mining, MiningState::Unmined(_))
-    }
-
-    /// True if a block is known to contain one of the slot's hashes, by the chain or by the ledger.
-    pub(super) fn is_in_known_block(&self) -> bool {
-        self.is_mined() || matches!(self.mining, MiningState::Unverified(_))
     }
 
     /// Lookups of the slot's hashes, while no block is known to contain one.
@@ -128,8 +128,10 @@ impl OpenSlot {
     }
 
     fn lacks_wanted_attempt(&self) -> bool {
-        let lacks =
-            !self.is_mined() && !self.has_wanted_attempt() && !self.is_reserved() && self.kind != SlotKind::Foreign;
+        let lacks = !self.is_mined()
+            && !self.has_wanted_attempt()
+            && !self.waits_for_caller()
+            && self.kind != SlotKind::Foreign;
         let is_forgotten = mistakes::made(Mistake::NoFillForHole) && self.wants_filler();
         lacks && !is_forgotten
     }
@@ -175,7 +177,7 @@ impl OpenSlot {
 
     /// True if the nonce is to be consumed without effect.
     pub(super) fn wants_filler(&self) -> bool {
-        matches!(self.goal(), Goal::Cancel(_)) || self.is_unclaimed()
+        matches!(self.goal(), Goal::Cancel(_)) || self.is_unclaimed() || self.has_timed_out()
     }
 
     /// The newest, and so dearest, attempt that does what the slot needs now.

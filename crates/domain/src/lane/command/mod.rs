@@ -213,6 +213,7 @@ impl Execution<'_> {
             Some(SlotReservation::Reserved { to, .. }) if to != by => {
                 Err(format!("nonce {nonce} is reserved by another lock owner"))
             }
+            Some(SlotReservation::TimedOut { .. }) => Err(format!("the reservation of nonce {nonce} has timed out")),
             Some(SlotReservation::Reserved { until, .. }) if *until <= self.draft.at => {
                 Err(format!("the reservation of nonce {nonce} has timed out"))
             }

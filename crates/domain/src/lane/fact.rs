@@ -48,8 +48,8 @@ pub enum Fact {
     Chain(Arc<ChainFacts>),
     /// Answer to reading the account. `None`: no endpoint answered.
     Account(Option<AccountFacts>),
-    /// Answer to a scan. `None`: the blocks could not be read.
-    Scanned(Option<ScanResult>),
+    /// Answer to a scan, or the reason why there is no result.
+    Scanned(Result<ScanResult, NodeText>),
     /// Mempool signals, one for each request.
     Diagnosed(Vec<(Nonce, MempoolSignal)>),
     /// Decision about a stuck nonce.

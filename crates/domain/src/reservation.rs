@@ -42,8 +42,8 @@ pub struct Reservation {
 pub enum ReservationStatus {
     /// The nonce is reserved for an intent until a time on the database's clock.
     Reserved { tx_id: TxId, lock_owner: LockOwner, locked_until: Timestamp },
-    /// The caller submitted a transaction, or a filler consumed the nonce (then `tx_id` is `None`). From here on the
-    /// slot is like any other.
+    /// The caller submitted a transaction, or the intent is being canceled, or a filler consumed the nonce (then
+    /// `tx_id` is `None`). From here on the slot is like any other.
     Used { tx_id: Option<TxId> },
     /// The reservation ended before a transaction was submitted. The nonce is reserved again, smallest first, or
     /// filled.
@@ -64,6 +64,9 @@ pub enum ReservationStep {
     Expire { nonce: Nonce },
     /// A filler consumes the nonce, in the same commit. Refused unless the nonce is recyclable.
     Fill { nonce: Nonce },
+    /// The reservation timed out, and a cancel of its intent consumes the nonce, in the same commit. The intent keeps
+    /// the nonce until the chain has decided. Refused before the end of the reservation.
+    Cancel { nonce: Nonce },
 }
 
 impl ReservationStep {
@@ -73,7 +76,8 @@ impl ReservationStep {
             | ReservationStep::Use { nonce, .. }
             | ReservationStep::Release { nonce, .. }
             | ReservationStep::Expire { nonce }
-            | ReservationStep::Fill { nonce } => *nonce,
+            | ReservationStep::Fill { nonce }
+            | ReservationStep::Cancel { nonce } => *nonce,
         }
     }
 
@@ -85,7 +89,7 @@ impl ReservationStep {
                 lock_owner: lock_owner.clone(),
                 locked_until: at.saturating_add(*hold),
             },
-            ReservationStep::Use { .. } => {
+            ReservationStep::Use { .. } | ReservationStep::Cancel { .. } => {
                 let tx_id = match before {
                     Some(ReservationStatus::Reserved { tx_id, .. }) => Some(*tx_id),
                     _ => None,

@@ -38,7 +38,7 @@ impl Changes {
         let mut changes: Wakeups = store.changes();
         loop {
             match changes.next().await {
-                Wakeup::Lane(lane) => {
+                Wakeup::Lane(lane) | Wakeup::QueueChanged(lane) => {
                     if let Some(waiters) = self.lanes().get(&lane).and_then(Weak::upgrade) {
                         waiters.notify_waiters();
                     }

@@ -190,6 +190,8 @@ impl Dispatcher {
         while let Some(wakeup) = next {
             match wakeup {
                 Wakeup::Lane(lane) => self.plan_acquire(lane),
+                // A lane that runs nowhere reads its queue when it starts.
+                Wakeup::QueueChanged(lane) => self.running_lanes.queue_changed(&lane),
                 Wakeup::Everywhere => {
                     *sweep_at = self.now();
                     self.running_lanes.wake_all();

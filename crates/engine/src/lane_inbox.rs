@@ -14,6 +14,7 @@ pub(crate) struct LaneInbox {
 #[derive(Debug, Default)]
 struct InboxState {
     woken: bool,
+    queue_changed: bool,
     drain: bool,
     lease_lost: bool,
     sightings: Vec<Sighting>,
@@ -31,6 +32,11 @@ pub(crate) enum InboxMessage {
 impl LaneInbox {
     pub(crate) fn wake(&self) {
         self.state().woken = true;
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn queue_changed(&self) {
+        self.state().queue_changed = true;
         self.changed.notify_one();
     }
 
@@ -74,6 +80,9 @@ impl LaneInbox {
         }
         if !state.sightings.is_empty() {
             return Some(InboxMessage::Fact(Fact::Sightings(std::mem::take(&mut state.sightings))));
+        }
+        if std::mem::take(&mut state.queue_changed) {
+            return Some(InboxMessage::Fact(Fact::QueueChanged));
         }
         std::mem::take(&mut state.woken).then_some(InboxMessage::Fact(Fact::Woken))
     }

@@ -98,7 +98,7 @@ impl LaneRunner {
         // First of all: a finality violation stops the lane.
         let mut fact = updates.take_violation().map_or(Fact::Woken, Fact::Chain);
         loop {
-            let was_message = matches!(fact, Fact::Woken | Fact::Drain | Fact::Sightings(_));
+            let was_message = matches!(fact, Fact::Woken | Fact::QueueChanged | Fact::Drain | Fact::Sightings(_));
             lane.limit_signing(self.signer.batch_max());
             let Step { effects, wake_at } = lane.handle(fact, driver.now());
             if let Some(outcome) = self.begin_all(effects, &mut in_flight) {

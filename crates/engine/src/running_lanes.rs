@@ -51,6 +51,13 @@ impl RunningLanes {
         self.running().get(lane).map(|running| running.inbox.wake()).is_some()
     }
 
+    /// Tells the lane, if it runs here, that a queued intent was changed without it.
+    pub(crate) fn queue_changed(&self, lane: &SubmitterId) {
+        if let Some(running) = self.running().get(lane) {
+            running.inbox.queue_changed();
+        }
+    }
+
     pub(crate) fn wake_all(&self) {
         self.running().values().for_each(|running| running.inbox.wake());
     }

@@ -18,7 +18,7 @@ use std::ops::RangeInclusive;
 
 use gapless_chain::{HeaderAt, SentInBlock};
 use gapless_domain::{
-    AccountFacts, BlockLink, BlockRef, Nonce, ScanRequest, ScanResult, ScannedTx, SignedPlan, SubmitterId,
+    AccountFacts, BlockLink, BlockRef, NodeText, Nonce, ScanRequest, ScanResult, ScannedTx, SignedPlan, SubmitterId,
 };
 
 use crate::chain_desk::ChainDesk;
@@ -34,10 +34,12 @@ const MAX_FOUND_BYTES: usize = 64 << 20;
 enum ScanError {
     #[error("the chain has not been read yet, or has a finality violation")]
     NoChain,
-    #[error("the account cannot be read")]
+    #[error("no endpoint could read the account")]
     NoAccount,
-    #[error("this node is at block {head}, below the saved final block {saved}, or on another fork")]
-    WithoutSavedFinal { head: u64, saved: u64 },
+    #[error("this node is at block {head}, below the final block {saved} that a node has saved; its endpoints lag")]
+    BelowSavedFinal { head: u64, saved: u64 },
+    #[error("this node is on another fork than the final block {0} that a node has saved")]
+    ForkedFromSavedFinal(u64),
     #[error("the saved head cannot be read: {0}")]
     Store(#[from] gapless_store::StoreError),
     #[error("the final block or its nonce is above that of the head")]
@@ -55,8 +57,8 @@ enum ScanError {
 }
 
 impl ChainDesk {
-    /// Scans, one lane at a time. `None`: no result.
-    pub(crate) async fn scan(&self, submitter: &SubmitterId, request: ScanRequest) -> Option<ScanResult> {
+    /// Scans, one lane at a time. The error is the reason why there is no result.
+    pub(crate) async fn scan(&self, submitter: &SubmitterId, request: ScanRequest) -> Result<ScanResult, NodeText> {
         let _turn = self.scan_lock.lock().await;
         match self.read_blocks(submitter, request).await {
             Ok(result) => {
@@ -67,11 +69,11 @@ impl ChainDesk {
                     found = result.sent.len(),
                     "account scanned"
                 );
-                Some(result)
+                Ok(result)
             }
             Err(error) => {
                 tracing::warn!("account scan failed: {error}");
-                None
+                Err(NodeText::new(&error.to_string()))
             }
         }
     }
@@ -81,9 +83,11 @@ impl ChainDesk {
         let status = self.undisputed_status().ok_or(ScanError::NoChain)?;
         let head = status.head;
         let saved = self.heads.head(self.chain.id()).await?.and_then(|saved| saved.finalized);
-        let is_missing = |saved: &BlockRef| saved.number > head.number || status.facts.tail.contradicts(*saved);
-        if let Some(saved) = saved.filter(is_missing) {
-            return Err(ScanError::WithoutSavedFinal { head: head.number, saved: saved.number });
+        if let Some(saved) = saved.filter(|saved| saved.number > head.number) {
+            return Err(ScanError::BelowSavedFinal { head: head.number, saved: saved.number });
+        }
+        if let Some(saved) = saved.filter(|saved| status.facts.tail.contradicts(*saved)) {
+            return Err(ScanError::ForkedFromSavedFinal(saved.number));
         }
         // An endpoint may be ahead of the watcher, and its count may include blocks above the head, which are not read.
         let at_head = self.chain.accounts(std::slice::from_ref(submitter), Some(head)).await?.pop();

@@ -137,6 +137,7 @@ fn reservation(step: &ReservationStep) -> String {
         ReservationStep::Release { lock_owner, .. } => format!("nonce {nonce} released by {lock_owner}"),
         ReservationStep::Expire { .. } => format!("reservation of nonce {nonce} expired"),
         ReservationStep::Fill { .. } => format!("nonce {nonce} filled without a new reservation"),
+        ReservationStep::Cancel { .. } => format!("reservation of nonce {nonce} expired and is being canceled"),
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gapless_domain::{B256, Cursor, LaneState, OwnerId, ProtectCode, SubmitterId};
-use gapless_store::{LaneStatus, NewSubmitter, Store, StoreError};
+use gapless_domain::{B256, Cursor, LaneState, Nonce, OwnerId, ProtectCode, SlotKind, SubmitterId};
+use gapless_store::{LaneStatus, NewSubmitter, SlotStatus, Store, StoreError};
 
 use crate::chain::ChainWorld;
 use crate::check::{self, Check, CheckFailure, EndState, Violation, WorldView, read_end_state};
@@ -117,12 +117,19 @@ impl SharedWorld {
         status.is_ok_and(|lanes| lanes.into_iter().flatten().any(is_paused))
     }
 
-    /// True if a pool has a transaction of this lane that the ledger does not know.
+    /// True if a pool has a transaction of this lane that the ledger does not know. The nonces of open intents do not
+    /// count: a resync waits for them without an operator.
     pub(crate) fn has_unknown_pending(&self, lane: &SubmitterId) -> bool {
         let slots = wait_for(self.inspector.open_slots(lane, None, u32::MAX)).unwrap_or_default();
         let known: BTreeSet<B256> =
             slots.iter().flat_map(|slot| slot.attempts.iter().map(|attempt| attempt.hash)).collect();
-        self.parts.chain.waiting(lane).iter().any(|hash| !known.contains(hash))
+        let is_of_intent = |status: &&SlotStatus| {
+            let is_open = status.tx.as_ref().is_some_and(|tx| tx.state.bound().is_some());
+            is_open && matches!(status.slot.kind, SlotKind::Intent(_))
+        };
+        let waited_for: BTreeSet<Nonce> = slots.iter().filter(is_of_intent).map(|status| status.slot.nonce).collect();
+        let waiting = self.parts.chain.waiting(lane);
+        waiting.iter().any(|(hash, nonce)| !known.contains(hash) && !waited_for.contains(nonce))
     }
 
     /// True if the newest transaction of the lane is in a block that is final for the nodes. A node shows a block as

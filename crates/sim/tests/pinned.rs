@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use gapless_domain::{
     AttemptKind, B256, EventKind, FinalFailure, LaneCommit, LaneEventKind, ReservationStep, SendOutcome, SubStateName,
-    TransitionName, TxState,
+    TransitionName, TxId, TxState,
 };
 use gapless_sim::history::Moment;
 use gapless_sim::{Cue, Fault, Landmark, StoreKind, WorldSpec, run};
+use gapless_store::{CommitVerdict, Conflict};
 
 /// A world of one node and one lane, without people and without faults but those of the script.
 fn small(seed: u64, script: &[(Landmark, Fault)]) -> WorldSpec {
@@ -289,5 +290,46 @@ fn loss_is_reconciled_while_a_nonce_is_reserved() {
         };
         let mut reserved = steps(0, loss).filter(|(_, step)| matches!(step, ReservationStep::Reserve { .. }));
         reserved.any(|(at, reserve)| steps(at + 1, *ended).all(|(_, step)| step.nonce() != reserve.nonce()))
+    });
+}
+
+/// Intents that were canceled in the queue at least one block before a commit that binds them was refused.
+fn late_conflicts(moments: &[Moment]) -> Vec<TxId> {
+    let is_block = |moment: &Moment| matches!(moment, Moment::Mined { .. });
+    let refused = moments.iter().enumerate().filter_map(|(at, moment)| match moment {
+        Moment::NotCommitted { verdict: CommitVerdict::Conflict(Conflict::Tx(id)), .. } => Some((at, *id)),
+        _ => None,
+    });
+    let is_late = |(at, id): &(usize, TxId)| {
+        let canceled = position(moments, 0, |moment| matches!(moment, Moment::CanceledInQueue { id: it } if it == id));
+        canceled.is_some_and(|canceled| moments[canceled..*at].iter().any(is_block))
+    };
+    refused.filter(is_late).map(|(_, id)| id).collect()
+}
+
+/// A lane had read an intent as a candidate, and its caller canceled it in the queue. The lane was not told. It signed
+/// the intent, and loaded itself again after the conflict of its commit.
+#[test]
+fn cancel_in_the_queue_causes_no_late_conflict() {
+    let plan = |seed| WorldSpec { people: true, intents: 40, window: 1, ..small(seed, &[]) };
+    scenario(20, plan, |moments| {
+        assert_eq!(late_conflicts(moments), []);
+        moments.iter().any(|moment| matches!(moment, Moment::CanceledInQueue { .. }))
+    });
+}
+
+/// A loss took the replacement of an intent behind a reserved nonce. A resync did not wait for that intent, whose
+/// replacement was in the pools. Now a cancel takes the reserved nonce, and the resync waits.
+#[test]
+fn replacement_lost_behind_a_reserved_nonce_is_waited_for() {
+    let plan = |seed| {
+        let script = [(Landmark::Reserved, Fault::StoreSlow), (Landmark::Replaced, Fault::Failover)];
+        WorldSpec { people: true, intents: 40, window: 8, ..small(seed, &script) }
+    };
+    scenario(60, plan, |moments| {
+        let is_cancel = |step: &ReservationStep| matches!(step, ReservationStep::Cancel { .. });
+        lost_replacements(moments).into_iter().any(|(loss, _)| {
+            commits(moments).any(|(at, commit)| at > loss && commit.reservations().iter().any(is_cancel))
+        })
     });
 }

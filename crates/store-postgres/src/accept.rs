@@ -312,6 +312,7 @@ pub(crate) async fn cancel_queued(store: &PgStore, ids: &[TxId]) -> Result<Vec<C
         .await?;
     let lanes: BTreeSet<SubmitterId> =
         done.iter().map(|row| Ok(submitter(get(row, "submitter")?)?)).collect::<Result<_, StoreError>>()?;
+    store.notifier.queue_changed(lanes.clone());
     store.notifier.tell(lanes);
     let mut done: BTreeSet<Uuid> = done.iter().map(|row| row.get(0)).collect();
     let known: HashMap<Uuid, bool> = known.iter().map(|row| (row.get(0), row.get(1))).collect();

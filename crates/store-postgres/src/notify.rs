@@ -19,6 +19,8 @@ use crate::session::{Session, within};
 
 /// The channel for work: the owner of the lane, or a node that may acquire it, looks at its queue and commands.
 const WORK: &str = "gapless_wake";
+/// The channel for changes of queued intents without their lane: the node that runs the lane reads its queue.
+const QUEUE_CHANGED: &str = "gapless_queue";
 /// The channel for changes: callers that wait for intents of the lane read them again.
 const CHANGED: &str = "gapless_changed";
 /// The payload that stands for all lanes.
@@ -123,18 +125,22 @@ impl Notifier {
 
     /// Wakes this process at once, and the others soon: there is work in these lanes.
     pub(crate) fn wake(&self, lanes: BTreeSet<SubmitterId>) {
-        self.post(lanes, |boards| &boards.work);
+        self.post(lanes.into_iter().map(Wakeup::Lane), |boards| &boards.work);
+    }
+
+    /// Wakes this process at once, and the others soon: queued intents of these lanes were changed.
+    pub(crate) fn queue_changed(&self, lanes: BTreeSet<SubmitterId>) {
+        self.post(lanes.into_iter().map(Wakeup::QueueChanged), |boards| &boards.work);
     }
 
     /// Tells this process at once, and the others soon, that these lanes were written.
     pub(crate) fn tell(&self, lanes: BTreeSet<SubmitterId>) {
-        self.post(lanes, |boards| &boards.changed);
+        self.post(lanes.into_iter().map(Wakeup::Lane), |boards| &boards.changed);
     }
 
-    fn post(&self, lanes: BTreeSet<SubmitterId>, board: impl Fn(&Boards) -> &WakeBoard) {
+    fn post(&self, wakeups: impl Iterator<Item = Wakeup>, board: impl Fn(&Boards) -> &WakeBoard) {
         let alone = self.peers.is_alone();
-        for lane in lanes {
-            let wakeup = Wakeup::Lane(lane);
+        for wakeup in wakeups {
             board(&self.here).post(&wakeup);
             if !alone {
                 board(&self.outbox).post(&wakeup);
@@ -193,11 +199,13 @@ impl PendingNotices {
 
 impl Notifications {
     fn add(&mut self, channel: &'static str, wakeup: Wakeup) {
+        let (channel, lane) = match wakeup {
+            Wakeup::Lane(lane) => (channel, lane.as_str().to_owned()),
+            Wakeup::QueueChanged(lane) => (QUEUE_CHANGED, lane.as_str().to_owned()),
+            Wakeup::Everywhere => (channel, EVERYWHERE.to_owned()),
+        };
         self.channels.push(channel);
-        self.lanes.push(match wakeup {
-            Wakeup::Lane(lane) => lane.as_str().to_owned(),
-            Wakeup::Everywhere => EVERYWHERE.to_owned(),
-        });
+        self.lanes.push(lane);
     }
 
     async fn send(&self, session: &Session) -> Result<(), StoreError> {
@@ -218,8 +226,10 @@ async fn relay(
     let own_pid = within(options.call_timeout, "listening", async {
         // A notification is a transaction, which needs no durability and must not wait for the disk. The first one
         // tells other nodes that this one exists.
-        let listen =
-            format!("SET synchronous_commit = off; LISTEN {WORK}; LISTEN {CHANGED}; NOTIFY {WORK}, '{EVERYWHERE}'");
+        let listen = format!(
+            "SET synchronous_commit = off; LISTEN {WORK}; LISTEN {QUEUE_CHANGED}; LISTEN {CHANGED}; \
+             NOTIFY {WORK}, '{EVERYWHERE}'"
+        );
         session.client().batch_execute(&listen).await.map_err(unavailable)?;
         let row = session.client().query_one("SELECT pg_backend_pid()", &[]).await.map_err(unavailable)?;
         Ok(row.get::<_, i32>(0))
@@ -247,6 +257,7 @@ async fn relay(
 fn post(notification: &Notification, here: &Boards) {
     let board = if notification.channel() == CHANGED { &here.changed } else { &here.work };
     match notification.payload().parse() {
+        Ok(lane) if notification.channel() == QUEUE_CHANGED => board.post(&Wakeup::QueueChanged(lane)),
         Ok(lane) => board.post(&Wakeup::Lane(lane)),
         // The payload stands for all lanes, or comes from a newer release.
         Err(_) => board.post(&Wakeup::Everywhere),

@@ -111,6 +111,12 @@ const DELETE_LANE_EVENTS: &str = "
     )
     SELECT count(*) FROM gone";
 
+/// The time of the oldest lane event, if it is in the future: the clock went back since. The event stops the deletion
+/// of all lane events behind it until it is due.
+const FUTURE_LANE_EVENT: &str = "
+    SELECT at FROM (SELECT at FROM tx_event WHERE tx_id IS NULL ORDER BY xid, id LIMIT 1) AS oldest
+    WHERE at > clock_timestamp()";
+
 const DELETE_COMMANDS: &str = "
     WITH due AS (
         SELECT id FROM lane_command
@@ -190,5 +196,22 @@ pub(crate) async fn apply(store: &PgStore, kind: RetentionKind, age: Duration, l
             Ok(row.get(0))
         })
         .await?;
+    if kind == RetentionKind::LaneEvents {
+        warn_of_future_event(store).await?;
+    }
     Ok(u32::try_from(moved).unwrap_or(u32::MAX))
+}
+
+async fn warn_of_future_event(store: &PgStore) -> Result<(), StoreError> {
+    let oldest = store
+        .with_session("reading the oldest lane event", async |session| {
+            let statement = session.prepared(FUTURE_LANE_EVENT).await?;
+            session.client().query_opt(&statement, &[]).await
+        })
+        .await?;
+    if let Some(row) = oldest {
+        let at = time(&row, "at")?;
+        tracing::warn!(?at, "lane events are not deleted: the oldest one is from the future, the clock went back");
+    }
+    Ok(())
 }

@@ -43,7 +43,11 @@ pub(crate) fn apply(
         RetentionKind::Intents => move_intents(writing, before, limit)?,
         RetentionKind::Events => strip(writing, DUE_EVENTS, STRIP_EVENTS, before, limit)?,
         RetentionKind::Attempts => strip(writing, DUE_ATTEMPTS, STRIP_ATTEMPTS, before, limit)?,
-        RetentionKind::LaneEvents => delete(writing, DELETE_LANE_EVENTS, before, limit)?,
+        RetentionKind::LaneEvents => {
+            let count = delete(writing, DELETE_LANE_EVENTS, before, limit)?;
+            warn_of_future_event(writing)?;
+            count
+        }
         RetentionKind::Commands => delete(writing, DELETE_COMMANDS, before, limit)?,
         RetentionKind::Audit => delete(writing, DELETE_AUDITS, before, limit)?,
         RetentionKind::Nodes => delete_nodes(writing, owner, before, limit)?,
@@ -74,6 +78,16 @@ fn strip(writing: &Writing<'_>, due: &str, strip: &str, before: Timestamp, limit
 
 fn delete(writing: &Writing<'_>, sql: &str, before: Timestamp, limit: u32) -> Result<usize, Failure> {
     Ok(writing.sql.prepare_cached(sql)?.execute((before.as_micros(), limit))?)
+}
+
+/// The oldest lane event stops the deletion of all lane events behind it until it is due.
+fn warn_of_future_event(writing: &Writing<'_>) -> Result<(), Failure> {
+    let oldest = writing.sql.prepare_cached(OLDEST_LANE_EVENT)?;
+    let oldest = rows::all(oldest, [], rows::value::<i64>)?;
+    if let Some(at) = oldest.first().map(|at| Timestamp::from_micros(*at)).filter(|at| *at > writing.now) {
+        tracing::warn!(?at, "lane events are not deleted: the oldest one is from the future, the clock went back");
+    }
+    Ok(())
 }
 
 /// A process may hold a lease for the duration of a lease plus the clock skew after its last sign of life. Its row is
@@ -178,6 +192,9 @@ const DELETE_LANE_EVENTS: &str = "
                 SELECT commit_no, idx, at FROM tx_event INDEXED BY tx_event_of_lanes
                 WHERE tx_id IS NULL ORDER BY commit_no, idx LIMIT ?2) AS oldest)
         WHERE is_due)";
+
+const OLDEST_LANE_EVENT: &str = "
+    SELECT at FROM tx_event INDEXED BY tx_event_of_lanes WHERE tx_id IS NULL ORDER BY commit_no, idx LIMIT 1";
 
 const DELETE_COMMANDS: &str = "
     DELETE FROM lane_command WHERE id IN (

@@ -93,6 +93,9 @@ impl IntentIntake for SqliteStore {
         let ids = ids.to_vec();
         let answers = self.room.write(move |writing| accept::cancel_queued(writing, &ids)).await?;
         let (verdicts, lanes): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
+        for lane in lanes.iter().flatten() {
+            self.work.post(&Wakeup::QueueChanged(lane.clone()));
+        }
         self.tell(lanes.iter().flatten());
         Ok(verdicts)
     }

@@ -10,7 +10,11 @@ use crate::roles::CommitVerdict;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wakeup {
+    /// The lane has new work, or was changed.
     Lane(SubmitterId),
+    /// A queued intent of the lane was changed without its owner, and the owner must read the queue. A node that does
+    /// not run the lane has nothing to do.
+    QueueChanged(SubmitterId),
     /// Wake-ups may have been lost. The listener must look at all lanes.
     Everywhere,
 }
@@ -52,6 +56,7 @@ struct Inbox {
 #[derive(Debug, Default)]
 struct Pending {
     lanes: BTreeSet<SubmitterId>,
+    queues: BTreeSet<SubmitterId>,
     everywhere: bool,
 }
 
@@ -95,14 +100,19 @@ impl Wakeups {
 
 impl Pending {
     fn add(&mut self, wakeup: &Wakeup) {
+        let has_room = self.lanes.len() + self.queues.len() < WakeBoard::MAX_PENDING;
         match wakeup {
-            Wakeup::Lane(_) if self.everywhere => {}
-            Wakeup::Lane(lane) if self.lanes.len() < WakeBoard::MAX_PENDING => {
+            Wakeup::Lane(_) | Wakeup::QueueChanged(_) if self.everywhere => {}
+            Wakeup::Lane(lane) if has_room => {
                 self.lanes.insert(lane.clone());
             }
-            Wakeup::Lane(_) | Wakeup::Everywhere => {
+            Wakeup::QueueChanged(lane) if has_room => {
+                self.queues.insert(lane.clone());
+            }
+            Wakeup::Lane(_) | Wakeup::QueueChanged(_) | Wakeup::Everywhere => {
                 self.everywhere = true;
                 self.lanes.clear();
+                self.queues.clear();
             }
         }
     }
@@ -111,7 +121,8 @@ impl Pending {
         if std::mem::take(&mut self.everywhere) {
             return Some(Wakeup::Everywhere);
         }
-        self.lanes.pop_first().map(Wakeup::Lane)
+        let lane = self.lanes.pop_first().map(Wakeup::Lane);
+        lane.or_else(|| self.queues.pop_first().map(Wakeup::QueueChanged))
     }
 }
 
@@ -138,6 +149,19 @@ mod tests {
         assert_eq!(wakeups.next().await, Wakeup::Lane(lane(1)));
         assert_eq!(wakeups.next().await, Wakeup::Lane(lane(2)));
         assert_eq!(lock(&wakeups.0.pending).take(), None);
+    }
+
+    #[tokio::test]
+    async fn queue_change_and_work_of_a_lane_are_both_kept() {
+        let board = WakeBoard::default();
+        let mut wakeups = board.listen();
+        for _ in 0..2 {
+            board.post(&Wakeup::QueueChanged(lane(1)));
+            board.post(&Wakeup::Lane(lane(1)));
+        }
+        assert_eq!(wakeups.next().await, Wakeup::Lane(lane(1)));
+        assert_eq!(wakeups.next().await, Wakeup::QueueChanged(lane(1)));
+        assert_eq!(wakeups.try_next(), None);
     }
 
     #[tokio::test]

@@ -26,6 +26,8 @@ use crate::time::Timestamp;
 pub enum Fact {
     /// The queue or the commands may have changed.
     Woken,
+    /// An intent left the queue without the lane, because its caller canceled it.
+    QueueChanged,
     /// The requested wake-up time has come.
     Tick,
     /// Bind nothing more, finish the work in flight, and release the lease.
@@ -46,8 +48,8 @@ pub enum Fact {
     Chain(Arc<ChainFacts>),
     /// Answer to reading the account. `None`: no endpoint answered.
     Account(Option<AccountFacts>),
-    /// Answer to a scan. `None`: the blocks could not be read.
-    Scanned(Option<ScanResult>),
+    /// Answer to a scan, or the reason why there is no result.
+    Scanned(Result<ScanResult, NodeText>),
     /// Mempool signals, one for each request.
     Diagnosed(Vec<(Nonce, MempoolSignal)>),
     /// Decision about a stuck nonce.

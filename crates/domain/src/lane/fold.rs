@@ -221,7 +221,9 @@ impl OpenSlot {
                 SlotReservation::Reserved { to: lock_owner.clone(), until: at.saturating_add(*hold) }
             }
             ReservationStep::Release { .. } | ReservationStep::Expire { .. } => SlotReservation::Recyclable,
-            ReservationStep::Use { .. } | ReservationStep::Fill { .. } => SlotReservation::NotReserved,
+            ReservationStep::Use { .. } | ReservationStep::Fill { .. } | ReservationStep::Cancel { .. } => {
+                SlotReservation::NotReserved
+            }
         };
     }
 

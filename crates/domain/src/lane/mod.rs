@@ -83,6 +83,7 @@ impl Lane {
     pub fn handle(&mut self, fact: Fact, now: Tick) -> Step {
         match fact {
             Fact::Woken => self.queue.want_peek(),
+            Fact::QueueChanged => self.queue.intent_left(),
             Fact::Tick => {}
             Fact::Drain => self.drain(),
             Fact::Peeked(answer) => self.peeked(answer),

@@ -58,6 +58,11 @@ pub(super) enum PoolState {
 }
 
 impl OpenSlot {
+    /// True if the nonce is bound to an intent that has not ended.
+    pub(super) fn is_of_intent(&self) -> bool {
+        matches!(self.kind, SlotKind::Intent(_)) && self.tx.is_some()
+    }
+
     pub(super) fn is_final(&self) -> bool {
         matches!(self.mining, MiningState::Final(..))
     }
@@ -69,11 +74,6 @@ impl OpenSlot {
     /// True if no block is known to contain one of the slot's hashes, by the chain or by the ledger.
     pub(super) fn is_unmined(&self) -> bool {
         matches!(self.mining, MiningState::Unmined(_))
-    }
-
-    /// True if a block is known to contain one of the slot's hashes, by the chain or by the ledger.
-    pub(super) fn is_in_known_block(&self) -> bool {
-        self.is_mined() || matches!(self.mining, MiningState::Unverified(_))
     }
 
     /// Lookups of the slot's hashes, while no block is known to contain one.
@@ -127,7 +127,8 @@ impl OpenSlot {
     }
 
     fn lacks_wanted_attempt(&self) -> bool {
-        !self.is_mined() && !self.has_wanted_attempt() && !self.is_reserved() && self.kind != SlotKind::Foreign
+        let is_foreign = self.kind == SlotKind::Foreign;
+        !self.is_mined() && !self.has_wanted_attempt() && !self.waits_for_caller() && !is_foreign
     }
 
     /// True if the next attempt only improves the price, so that the existing one may be sent instead.
@@ -171,7 +172,7 @@ impl OpenSlot {
 
     /// True if the nonce is to be consumed without effect.
     pub(super) fn wants_filler(&self) -> bool {
-        matches!(self.goal(), Goal::Cancel(_)) || self.is_unclaimed()
+        matches!(self.goal(), Goal::Cancel(_)) || self.is_unclaimed() || self.has_timed_out()
     }
 
     /// The newest, and so dearest, attempt that does what the slot needs now.

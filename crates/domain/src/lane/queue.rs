@@ -44,18 +44,23 @@ pub(super) struct PeekInFlight {
     pub(super) limit: u32,
     /// The peek began before a candidate returned to the queue, so its answer is ignored.
     pub(super) is_outdated: bool,
+    /// Wish that the peek fulfills; wanted again if the peek fails or its answer is ignored.
+    wish: PeekWish,
     /// Left out of the peek; ignored if the answer contains them.
     excluded: HashSet<TxId>,
     /// Removed since the peek began; its answer may still contain them.
     taken: HashSet<TxId>,
 }
 
-/// Whether the queue or the commands may have changed since the last peek began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Peek that a change since the last peek calls for, from least to most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum PeekWish {
     #[default]
     Nothing,
+    /// The queue has new intents, or there are new commands.
     Peek,
+    /// A candidate may have left the queue, so the queue itself must be read.
+    ReadQueue,
 }
 
 /// How much of the queue the candidates cover.
@@ -138,21 +143,24 @@ impl Queue {
     /// peek leaves them out.
     pub(super) fn begin_peek(&mut self, limit: u32, leaving: HashSet<TxId>, now: Tick) {
         (self.times.began, self.times.last_peek) = (now, now);
-        self.wanted = PeekWish::Nothing;
+        let wish = std::mem::take(&mut self.wanted);
         self.was_read_since_commit = true;
         let taken = HashSet::new();
-        self.peek = PeekState::InFlight(PeekInFlight { limit, is_outdated: false, excluded: leaving, taken });
+        self.peek = PeekState::InFlight(PeekInFlight { limit, is_outdated: false, wish, excluded: leaving, taken });
     }
 
     /// Begins a poll of the commands alone, because new intents are further back in the queue.
     pub(super) fn begin_command_poll(&mut self, now: Tick) {
         self.times.began = now;
-        self.wanted = PeekWish::Nothing;
+        let wish = self.wanted.min(PeekWish::Peek);
+        if self.wanted == wish {
+            self.wanted = PeekWish::Nothing;
+        }
         if self.coverage == Coverage::Complete {
             self.coverage = Coverage::Outdated;
         }
         let (excluded, taken) = (HashSet::new(), HashSet::new());
-        self.peek = PeekState::InFlight(PeekInFlight { limit: 0, is_outdated: false, excluded, taken });
+        self.peek = PeekState::InFlight(PeekInFlight { limit: 0, is_outdated: false, wish, excluded, taken });
     }
 
     /// Ends the peek in flight, because its answer has come.
@@ -164,15 +172,17 @@ impl Queue {
     }
 
     /// Peeks again after a failed peek.
-    pub(super) fn peek_failed(&mut self) {
+    pub(super) fn peek_failed(&mut self, failed: &PeekInFlight) {
         self.peek = PeekState::Failed;
-        self.wanted = PeekWish::Peek;
+        self.want(failed.wish);
+        self.want_peek();
     }
 
     /// Applies the answer to a peek. Known candidates keep their stage; candidates that are gone are dropped.
     pub(super) fn merge(&mut self, peek: &PeekInFlight, queue: Vec<IntentRecord>, is_ours: impl Fn(TxId) -> bool) {
         if peek.is_outdated {
-            self.wanted = PeekWish::Peek;
+            self.want(peek.wish);
+            self.want_peek();
             return;
         }
         let has_more = queue.len() >= peek.limit as usize;
@@ -208,11 +218,28 @@ impl Queue {
 
     /// Asks for a peek, because the queue or the commands may have changed.
     pub(super) fn want_peek(&mut self) {
-        self.wanted = PeekWish::Peek;
+        self.want(PeekWish::Peek);
+    }
+
+    fn want(&mut self, wish: PeekWish) {
+        self.wanted = self.wanted.max(wish);
     }
 
     pub(super) fn wants_peek(&self) -> bool {
-        self.wanted == PeekWish::Peek
+        self.wanted != PeekWish::Nothing
+    }
+
+    /// Asks for a read of the queue, because an intent left it without the lane. A queue without a candidate needs
+    /// none: the next peek does not list the intent.
+    pub(super) fn intent_left(&mut self) {
+        if !self.candidates.is_empty() || self.is_peeking() {
+            self.want(PeekWish::ReadQueue);
+        }
+    }
+
+    /// True if a candidate may have left the queue since the last read began.
+    pub(super) fn may_have_lost_candidate(&self) -> bool {
+        self.wanted == PeekWish::ReadQueue
     }
 
     /// Asks for a read of the queue, because a command refers to an intent that may be in its unread part.
@@ -251,7 +278,7 @@ impl Queue {
         if let PeekState::InFlight(peek) = &mut self.peek {
             peek.is_outdated = true;
         }
-        self.wanted = PeekWish::Peek;
+        self.want_peek();
     }
 
     pub(super) fn take(&mut self, index: usize) -> Option<Candidate> {

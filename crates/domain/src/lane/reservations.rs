@@ -4,6 +4,11 @@
 //! or else the next nonce. While the nonce is reserved, nothing is sent. After the caller has submitted its
 //! transaction, the slot is like any other. A nonce whose reservation ended without a transaction (released or timed
 //! out) is reserved again if the next candidate is a reservation request; otherwise it is filled.
+//!
+//! After a loss of commits no intent may end before the loss is reconciled, and the loss is reconciled when the nonces
+//! of intents are final. A reservation that timed out and holds up such a nonce does not end then. Its intent is
+//! canceled like any other bound intent: by a cancel at the same nonce. The caller may have submitted a transaction
+//! that was lost, and the chain decides between the two (P9).
 
 use std::time::Duration;
 
@@ -26,6 +31,9 @@ pub(super) enum SlotReservation {
     NotReserved,
     /// The nonce is reserved for this owner.
     Reserved { to: LockOwner, until: Timestamp },
+    /// The reservation timed out, and its intent may not end, because the store lost commits. A cancel consumes the
+    /// nonce, so that the nonces behind it can become final.
+    TimedOut { until: Timestamp },
     /// The reservation ended without a transaction.
     Recyclable,
 }
@@ -49,15 +57,32 @@ impl OpenSlot {
         }
     }
 
+    /// True if the ledger has a reservation of the nonce without a transaction.
     pub(super) fn is_reserved(&self) -> bool {
+        self.reserved_until().is_some()
+    }
+
+    /// True if only the caller may make the slot's transaction.
+    pub(super) fn waits_for_caller(&self) -> bool {
         matches!(self.reservation, SlotReservation::Reserved { .. })
     }
 
     pub(super) fn reserved_until(&self) -> Option<Timestamp> {
         match &self.reservation {
-            SlotReservation::Reserved { until, .. } => Some(*until),
+            SlotReservation::Reserved { until, .. } | SlotReservation::TimedOut { until } => Some(*until),
             SlotReservation::NotReserved | SlotReservation::Recyclable => None,
         }
+    }
+
+    /// Lets a cancel take the place of a reservation that timed out.
+    pub(super) fn time_out(&mut self) {
+        if let SlotReservation::Reserved { until, .. } = self.reservation {
+            self.reservation = SlotReservation::TimedOut { until };
+        }
+    }
+
+    pub(super) fn has_timed_out(&self) -> bool {
+        matches!(self.reservation, SlotReservation::TimedOut { .. })
     }
 
     pub(super) fn is_recyclable(&self) -> bool {

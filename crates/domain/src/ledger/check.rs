@@ -171,9 +171,10 @@ fn check_reservations(
                 ReservationStep::Use { lock_owner: by, .. } | ReservationStep::Release { lock_owner: by, .. },
                 Some(ReservationStatus::Reserved { lock_owner, locked_until, .. }),
             ) => lock_owner == by && *locked_until > facts.now,
-            (ReservationStep::Expire { .. }, Some(ReservationStatus::Reserved { locked_until, .. })) => {
-                *locked_until <= facts.now
-            }
+            (
+                ReservationStep::Expire { .. } | ReservationStep::Cancel { .. },
+                Some(ReservationStatus::Reserved { locked_until, .. }),
+            ) => *locked_until <= facts.now,
             (ReservationStep::Fill { .. }, before) => before == Some(&ReservationStatus::Recyclable),
             _ => false,
         };

@@ -235,7 +235,7 @@ fn requested_attempt_in_commit_that_expires_it_is_harmless() {
         is_whole: true,
         sent: vec![foreign_tx(0, 9, 5)],
     };
-    harness.give(Fact::Scanned(Some(found)));
+    harness.give(Fact::Scanned(Ok(found)));
     harness.advance_secs(60);
     harness.hold.clear();
     harness.commit_done(true);

@@ -355,7 +355,7 @@ fn intent_that_lost_its_nonce_is_canceled_in_queue() {
     harness.command(CommandKind::Resume);
     harness.cancel(1);
     let (account, head, sent) = (harness.account, block(100), vec![foreign_tx(0, 7, 20)]);
-    harness.give(Fact::Scanned(Some(gapless_domain::ScanResult { account, head, oldest: 2, is_whole: true, sent })));
+    harness.give(Fact::Scanned(Ok(gapless_domain::ScanResult { account, head, oldest: 2, is_whole: true, sent })));
     harness.hold.clear();
     harness.commit_done(true);
     assert_eq!((harness.state(1), reason(&harness, 1)), (StateName::Canceled, CancelReason::User));

@@ -135,6 +135,8 @@ pub(crate) struct LaneHarness {
     pub(crate) account: AccountFacts,
     /// Result of a scan: the oldest block that can be read, and the account's transactions. `None`: the scan fails.
     pub(crate) blocks: Option<(u64, Vec<ScannedTx>)>,
+    /// Reason of a failed scan.
+    pub(crate) scan_failure: NodeText,
     /// Scan requests of the lane.
     pub(crate) scans: Vec<ScanRequest>,
     pub(crate) hold: BTreeSet<Hold>,
@@ -173,6 +175,7 @@ impl LaneHarness {
             setup,
             account: account(0),
             blocks: None,
+            scan_failure: text("no endpoint answers"),
             scans: Vec::new(),
             hold: BTreeSet::new(),
             unanswered: Vec::new(),
@@ -335,7 +338,7 @@ impl LaneHarness {
             }
             Effect::Scan(request) => {
                 self.scans.push(request);
-                Fact::Scanned(self.scan(request))
+                Fact::Scanned(self.scan(request).ok_or_else(|| self.scan_failure.clone()))
             }
             _ => Fact::Account(Some(self.account)),
         })

@@ -4,6 +4,7 @@
 
 mod harness;
 mod ledger;
+mod lost_commits;
 mod reconcile_fixtures;
 
 mod binding;

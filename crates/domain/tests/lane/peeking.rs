@@ -117,14 +117,95 @@ fn canceled_front_of_queue_unblocks_the_others() {
     assert_eq!(asked.len(), 2);
     let unavailable = || Err(PrepareFailure::Unavailable(text("away")));
     harness.prepared(vec![(asked[0].key, unavailable()), (asked[1].key, price())]);
-    let (first, reason) = (harness.id(1), CancelReason::User);
-    let canceled = harness.ledger.txs.values_mut().find(|tx| tx.id == first).unwrap();
-    canceled.state = TxState::Canceled(Cancellation::InQueue(reason));
-    canceled.version += 1;
+    cancel_in_queue(&mut harness, 1);
     harness.hold.clear();
     harness.hold.insert(Hold::Prepare);
     harness.advance_secs(2);
     assert_eq!(harness.nonces()[..2], [None, Some(0)], "the next intent does not wait any more");
+}
+
+/// The intents behind a canceled candidate wait neither for the next periodic peek nor for a conflict.
+#[test]
+fn cancel_of_front_with_wakeup_unblocks_others_at_once() {
+    let mut harness = LaneHarness::new(window(2));
+    harness.hold.insert(Hold::Prepare);
+    harness.queue(4);
+    harness.run();
+    let asked = harness.take_prepare();
+    let unavailable = || Err(PrepareFailure::Unavailable(text("away")));
+    harness.prepared(vec![(asked[0].key, unavailable()), (asked[1].key, price())]);
+    cancel_in_queue(&mut harness, 1);
+    harness.give(Fact::QueueChanged);
+    assert_eq!(harness.nonces()[..2], [None, Some(0)]);
+}
+
+/// The window is full, so the lane has enough candidates. It still reads its queue, and does not bind the canceled one.
+#[test]
+fn cancel_behind_full_window_drops_the_candidate() {
+    let mut harness = LaneHarness::with_intents(window(1), 20);
+    harness.answer(SendOutcome::Accepted);
+    cancel_in_queue(&mut harness, 2);
+    harness.hold.insert(Hold::Peek);
+    harness.give(Fact::QueueChanged);
+    let limit = harness.take_peek();
+    assert!(limit > 0, "the queue is read, not only the commands");
+    let seen = harness.peek(limit, &[]);
+    harness.give(seen);
+    assert_eq!(harness.unanswered.len(), 0, "one read is enough");
+    harness.hold.clear();
+    harness.sight(mined(harness.hash(0, 0), block(1)));
+    assert_eq!(harness.nonces()[..3], [Some(0), None, Some(1)]);
+}
+
+/// The wake-up arrives while a peek is in flight, whose answer may be older than the cancel.
+#[test]
+fn cancel_during_a_peek_reads_the_queue_again() {
+    let mut harness = LaneHarness::with_intents(window(1), 3);
+    harness.answer(SendOutcome::Accepted);
+    harness.hold.insert(Hold::Peek);
+    harness.give(Fact::Woken);
+    let limit = harness.take_peek();
+    let before = harness.peek(limit, &[]);
+    cancel_in_queue(&mut harness, 2);
+    harness.give(Fact::QueueChanged);
+    harness.give(before);
+    let limit = harness.take_peek();
+    assert!(limit > 0);
+    let after = harness.peek(limit, &[]);
+    harness.give(after);
+    harness.hold.clear();
+    harness.sight(mined(harness.hash(0, 0), block(1)));
+    assert_eq!(harness.nonces(), [Some(0), None, Some(1)]);
+}
+
+/// A read that fails is repeated as a read of the queue, although the lane has enough candidates.
+#[test]
+fn failed_read_after_a_cancel_is_repeated() {
+    let mut harness = LaneHarness::with_intents(window(1), 20);
+    harness.answer(SendOutcome::Accepted);
+    harness.hold.insert(Hold::Peek);
+    harness.give(Fact::QueueChanged);
+    assert!(harness.take_peek() > 0);
+    harness.give(Fact::Peeked(None));
+    harness.advance_secs(1);
+    assert!(harness.take_peek() > 0);
+}
+
+/// A lane without candidates has nothing to drop.
+#[test]
+fn cancel_without_candidates_reads_nothing() {
+    let mut harness = LaneHarness::with_intents(window(2), 1);
+    harness.answer(SendOutcome::Accepted);
+    harness.hold.insert(Hold::Peek);
+    harness.give(Fact::QueueChanged);
+    assert_eq!(harness.unanswered.len(), 0, "{:?}", harness.unanswered);
+}
+
+/// Cancels the intent in the store, as a caller does by any node.
+fn cancel_in_queue(harness: &mut LaneHarness, seq: u64) {
+    let canceled = harness.ledger.txs.get_mut(&seq).unwrap();
+    canceled.state = TxState::Canceled(Cancellation::InQueue(CancelReason::User));
+    canceled.version += 1;
 }
 
 /// Intents in the commit in flight are still queued in the store, so one read is enough.

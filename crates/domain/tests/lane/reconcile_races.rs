@@ -7,7 +7,7 @@ use gapless_domain::{
     Sighting, StateName,
 };
 
-use crate::harness::{Hold, LaneHarness, account, block, foreign_tx, fork, kinds, mined, nonce, sign, window};
+use crate::harness::{Hold, LaneHarness, account, block, foreign_tx, fork, kinds, mined, nonce, sign, text, window};
 use crate::reconcile_fixtures::{adopting, answer_all, final_count, missing, resync, sent};
 
 fn refusals(harness: &LaneHarness) -> Vec<&str> {
@@ -168,7 +168,7 @@ fn lane_is_released_after_a_needless_scan() {
     harness.account = final_count(1);
     harness.finish(harness.hash(0, 0), block(20));
     assert_eq!(harness.state(1), StateName::Confirmed);
-    harness.give(Fact::Scanned(Some(gapless_domain::ScanResult {
+    harness.give(Fact::Scanned(Ok(gapless_domain::ScanResult {
         account: harness.account,
         head: block(100),
         oldest: 2,
@@ -212,7 +212,7 @@ fn reservation_in_grace_time_is_not_used() {
     (0..29).for_each(|_| harness.advance_secs(1));
     harness.advance(Duration::from_millis(1050));
     assert!(harness.unanswered.iter().any(|effect| matches!(effect, Effect::Scan(_))));
-    harness.give(Fact::Scanned(Some(gapless_domain::ScanResult {
+    harness.give(Fact::Scanned(Ok(gapless_domain::ScanResult {
         account: harness.account,
         head: block(100),
         oldest: 2,
@@ -462,6 +462,39 @@ fn resync_without_readable_blocks_does_not_block_lane() {
     harness.queue(1);
     (0..600).for_each(|_| harness.advance_secs(1));
     assert_eq!(harness.nonces(), [Some(0), Some(1)]);
+}
+
+/// The refusal names the reason of the last failed scan.
+#[test]
+fn resync_after_failed_scans_is_refused_with_reason() {
+    let mut harness = sent(window(2), 1);
+    harness.blocks = None;
+    harness.scan_failure = text("this node is at block 7, below the final block 9");
+    harness.command(resync(LostRule::Requeue));
+    (0..600).for_each(|_| harness.advance_secs(1));
+    let why = "the blocks could not be scanned: this node is at block 7, below the final block 9; nothing was changed, \
+        try again later";
+    assert_eq!(refusals(&harness), [why]);
+}
+
+/// Scans fail before the command is issued, and once after. The command waits for its own scans.
+#[test]
+fn resync_is_not_refused_for_earlier_failed_scans() {
+    let mut harness = sent(window(2), 1);
+    harness.blocks = None;
+    missing(&mut harness, final_count(1));
+    (0..600).for_each(|_| harness.advance_secs(1));
+    let failed = harness.scans.len();
+    assert!(failed > 5, "{failed} scans");
+    harness.command(resync(LostRule::Requeue));
+    while harness.scans.len() == failed {
+        harness.advance_secs(1);
+    }
+    harness.advance_secs(1);
+    assert_eq!(refusals(&harness), [""; 0], "one scan of the command failed");
+    harness.blocks = Some((0, vec![foreign_tx(0, 7, 20)]));
+    (0..60).for_each(|_| harness.advance_secs(1));
+    assert_eq!((refusals(&harness), harness.ledger.results.len()), (Vec::new(), 1));
 }
 
 #[test]

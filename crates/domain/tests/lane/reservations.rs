@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use gapless_domain::{
     Amount, AttemptKind, CancelReason, Cancellation, CommandKind, Effect, EvmCall, EvmRules, Fact, Goal, LaneState,
-    LostRule, Progress, ProtectCode, Protection, ReservationStatus, SendOutcome, Sighting, SignRequest, SignedTx,
-    StateName, TxPlan, TxState, Work,
+    Progress, ProtectCode, Protection, ReservationStatus, SendOutcome, Sighting, SignRequest, SignedTx, StateName,
+    TxPlan, TxState, Work,
 };
 
 use crate::harness::{
@@ -532,25 +532,4 @@ fn lost_commits_keep_reservations_open() {
     harness.advance(HOLD + GRACE);
     assert!(is_reserved(&harness, 0));
     assert!(harness.wake_at.unwrap() > harness.now, "the lane does not run in a loop");
-}
-
-/// A reservation ends only after a loss of commits is reconciled. Until then no transaction behind its nonce can be
-/// mined.
-#[test]
-fn lost_commits_are_reconciled_despite_a_reservation() {
-    let mut harness = LaneHarness::new(window(8));
-    harness.queue_reservation("a", HOLD);
-    harness.queue(1);
-    harness.run();
-    harness.answer(SendOutcome::Accepted);
-    harness.ledger.regressed = true;
-    harness.crash();
-    harness.run();
-    harness.blocks = Some((0, Vec::new()));
-    harness.advance(HOLD + GRACE);
-    assert_eq!((harness.protect_code(), is_reserved(&harness, 0)), (Some("store_regressed"), true));
-    harness.command(CommandKind::Resync { lost: LostRule::Requeue, dry_run: false });
-    harness.advance_secs(1);
-    assert_eq!((harness.protect_code(), is_reserved(&harness, 0)), (None, false), "{:?}", harness.result());
-    assert_eq!(harness.state(2), StateName::Tracking);
 }

@@ -80,7 +80,7 @@ fn transaction_found_at_timeout_is_explained_afterwards() {
     harness.now = harness.now.saturating_add(HOLD);
     harness.ledger.now_micros += i64::try_from(HOLD.as_micros()).unwrap();
     let (account, head, sent) = (harness.account, block(100), vec![theirs.clone()]);
-    harness.give(Fact::Scanned(Some(gapless_domain::ScanResult { account, head, oldest: 2, is_whole: true, sent })));
+    harness.give(Fact::Scanned(Ok(gapless_domain::ScanResult { account, head, oldest: 2, is_whole: true, sent })));
     assert_eq!(harness.ledger.txs[&1].state, TxState::Canceled(Cancellation::Released));
     blocks_show(&mut harness, 1, vec![theirs.clone()]);
     assert_eq!(harness.protect_code(), None);

@@ -100,7 +100,12 @@ impl ScanTest {
     }
 
     async fn scan(&self, from: u64, above: Option<BlockRef>) -> Option<ScanResult> {
-        self.desk.scan(&self.us, request(from, above)).await
+        self.desk.scan(&self.us, request(from, above)).await.ok()
+    }
+
+    /// The reason why there is no result.
+    async fn failure(&self) -> String {
+        self.desk.scan(&self.us, request(0, None)).await.unwrap_err().to_string()
     }
 
     /// The canonical block of that number.
@@ -182,7 +187,8 @@ async fn node_without_the_saved_final_block_does_not_scan() {
     test.chain.foreign(&test.us, 3);
     test.mine(1);
     save(201).await;
-    assert_eq!(test.scan(0, None).await, None);
+    let lags = "this node is at block 200, below the final block 201 that a node has saved; its endpoints lag";
+    assert_eq!(test.failure().await, lags);
     test.publish_status().await;
     assert_eq!(test.scan(0, None).await.unwrap().sent.len(), 4);
     test.store.forget_head(&chain, &NodeText::new("operator"), "a test").await.unwrap();
@@ -194,7 +200,8 @@ async fn node_without_the_saved_final_block_does_not_scan() {
     let tail = Tail::of(fork).unwrap();
     let finalized = Some(tail.last());
     test.store.save_head(&chain, &Head { tail, finalized, genesis: None }).await.unwrap();
-    assert_eq!(test.scan(0, None).await, None, "the final block of another fork");
+    let forked = "this node is on another fork than the final block 201 that a node has saved";
+    assert_eq!(test.failure().await, forked);
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,13 +30,13 @@ mod state;
 mod tests;
 mod texts;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gapless_chain::Chain;
-use gapless_domain::{Amount, B256, BlockRef, Bytes, ChainId, OwnerId, SignedTx, SubmitterId};
+use gapless_domain::{Amount, B256, BlockRef, Bytes, ChainId, Nonce, OwnerId, SignedTx, SubmitterId};
 use gapless_signer::TxEncoder;
 use tokio::sync::Notify;
 
@@ -170,8 +170,8 @@ impl ChainWorld {
         })
     }
 
-    /// The lane's transactions in any pool, or on their way to one.
-    pub fn waiting(&self, lane: &SubmitterId) -> BTreeSet<B256> {
+    /// The lane's transactions in any pool, or on their way to one, with their nonces.
+    pub fn waiting(&self, lane: &SubmitterId) -> BTreeMap<B256, Nonce> {
         self.enter(|state, now| state.account(lane).map(|account| state.waiting(account, now)).unwrap_or_default())
     }
 

@@ -5,11 +5,11 @@
 
 mod scripted;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_domain::{B256, BlockRef, Bytes, SubmitterId, keccak256};
+use gapless_domain::{B256, BlockRef, Bytes, Nonce, SubmitterId, keccak256};
 
 use super::block_tree::{BlockId, BlockParts, BlockTree};
 use super::endpoint::{ChainEndpoint, EndpointCondition};
@@ -203,13 +203,14 @@ impl ChainState {
         self.endpoints.get(endpoint).map_or(ClientFamily::Geth, |endpoint| endpoint.family)
     }
 
-    /// The account's transactions in any pool, or on their way.
-    pub(super) fn waiting(&mut self, account: usize, now: Duration) -> BTreeSet<B256> {
+    /// The account's transactions in any pool, or on their way, with their nonces.
+    pub(super) fn waiting(&mut self, account: usize, now: Duration) -> BTreeMap<B256, Nonce> {
         self.settle_all(now);
-        let on_their_way: Vec<B256> =
-            self.pending_sends.values().filter(|send| send.tx.account == account).map(|send| send.tx.hash()).collect();
-        let pooled = self.pools().flat_map(|pool| pool.of(account).map(|tx| tx.hash()).collect::<Vec<_>>());
-        pooled.chain(on_their_way).collect()
+        let entry = |tx: &Arc<DecodedTx>| (tx.hash(), tx.read.plan.nonce);
+        let on_their_way = self.pending_sends.values().map(|send| &send.tx).filter(|tx| tx.account == account);
+        let mut waiting: BTreeMap<B256, Nonce> = on_their_way.map(entry).collect();
+        self.pools().for_each(|pool| waiting.extend(pool.of(account).map(entry)));
+        waiting
     }
 
     fn settle_all(&mut self, now: Duration) {

@@ -28,11 +28,13 @@ impl Listeners<'_> {
 
     /// Tells for both listeners whether the lane was reported since the last call.
     async fn reported(&mut self, lane: &SubmitterId) -> [bool; 2] {
-        let mut reported = [false; 2];
-        for (inbox, reported) in self.inboxes.iter_mut().zip(&mut reported) {
-            *reported = settle(self.nodes[0], inbox).await.contains(&Wakeup::Lane(lane.clone()));
-        }
-        reported
+        self.received().await.map(|received| received.contains(&Wakeup::Lane(lane.clone())))
+    }
+
+    /// The wake-ups of both listeners since the last call.
+    async fn received(&mut self) -> [Vec<Wakeup>; 2] {
+        let [a, b] = &mut self.inboxes;
+        [settle(self.nodes[0], a).await, settle(self.nodes[0], b).await]
     }
 }
 
@@ -78,6 +80,29 @@ pub(super) async fn commit_sends_no_wakeup_for_work(h: &dyn Harness) {
     change(&a, &lane, ids[0], Transition::Acknowledge).await;
     a.cancel_queued(&[ids[1]]).await.unwrap();
     assert_eq!(listeners.reported(&lane).await, [false; 2]);
+}
+
+/// The owner of the lane may have read the intent as a candidate. Every node is told, and no node is told of work.
+pub(super) async fn cancel_in_queue_tells_every_node(h: &dyn Harness) {
+    let (a, b) = (h.node("a").await, h.node("b").await);
+    let (lane, other) = (lane(&a, 1).await, lane(&a, 2).await);
+    let ids = accept(&a, &lane, &["bound", "canceled"]).await;
+    accept(&a, &other, &["queued"]).await;
+    bind_next(&a, &lane).await;
+    let mut listeners = Listeners { nodes: [&a, &b], inboxes: [a.wakeups(), b.wakeups()] };
+    listeners.connect().await;
+    assert_eq!(a.cancel_queued(&[ids[1]]).await.unwrap(), [CancelVerdict::Canceled]);
+    for received in listeners.received().await {
+        assert!(received.contains(&Wakeup::QueueChanged(lane.clone())), "{received:?}");
+        assert!(!received.contains(&Wakeup::QueueChanged(other.clone())), "{received:?}");
+        assert!(!received.contains(&Wakeup::Lane(lane.clone())), "{received:?}");
+    }
+    let verdicts = a.cancel_queued(&[ids[0], ids[1], fresh_id()]).await.unwrap();
+    assert_eq!(verdicts, [CancelVerdict::NotQueued, CancelVerdict::NotQueued, CancelVerdict::Unknown]);
+    change(&a, &lane, ids[0], Transition::Acknowledge).await;
+    for received in listeners.received().await {
+        assert!(!received.contains(&Wakeup::QueueChanged(lane.clone())), "{received:?}");
+    }
 }
 
 pub(super) async fn call_without_change_wakes_no_waiter(h: &dyn Harness) {

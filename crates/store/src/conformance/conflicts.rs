@@ -240,6 +240,7 @@ pub(super) async fn refused_reservation_step_changes_nothing(h: &dyn Harness) {
         ReservationStep::Release { nonce: nonce(0), lock_owner },
         ReservationStep::Expire { nonce: nonce(0) },
         ReservationStep::Fill { nonce: nonce(0) },
+        ReservationStep::Cancel { nonce: nonce(0) },
     ] {
         assert_refused(&a, &lane, Conflict::Reservation(wrong.nonce()), |commit| {
             commit.reservation(wrong.clone());

@@ -129,6 +129,7 @@ macro_rules! for_each_case {
                 reserved_nonce_is_used_by_its_lock_owner_only
                 late_use_or_release_is_refused
                 reservation_expires_only_after_its_hold
+                reservation_is_canceled_only_after_its_hold
                 released_nonces_are_reserved_again_smallest_first
                 steps_of_one_commit_apply_in_order
                 used_nonce_is_not_reserved_again
@@ -172,6 +173,7 @@ macro_rules! for_each_case {
             changes {
                 change_wakes_waiters_on_every_node
                 commit_sends_no_wakeup_for_work
+                cancel_in_queue_tells_every_node
                 call_without_change_wakes_no_waiter
             }
             retention {

@@ -4,8 +4,8 @@ use std::slice::from_ref;
 use std::time::Duration;
 
 use gapless_domain::{
-    Intent, IntentRecord, LockOwner, Nonce, Payload, Reservation, ReservationStatus, ReservationStep, SubmitterId,
-    Transition,
+    AttemptKind, CancelReason, Intent, IntentRecord, LockOwner, NewAttempt, Nonce, Payload, Reservation,
+    ReservationStatus, ReservationStep, SubmitterId, Transition,
 };
 
 use super::Harness;
@@ -124,6 +124,32 @@ pub(super) async fn late_use_or_release_is_refused(h: &dyn Harness) {
     assert_refused(&a, &lane, use_reserved(at, "alice")).await;
     assert_refused(&a, &lane, release(at, "alice")).await;
     assert_eq!(step(&a, &lane, use_reserved(at, "bob")).await, CommitVerdict::Done);
+}
+
+/// The intent keeps the nonce, and the reservation counts as used by it.
+///
+/// proves N18
+pub(super) async fn reservation_is_canceled_only_after_its_hold(h: &dyn Harness) {
+    let a = h.node("a").await;
+    let lane = lane(&a, 1).await;
+    let (_, long) = reserve_next(&a, &lane, "long", LONG).await;
+    assert_refused(&a, &lane, ReservationStep::Cancel { nonce: long }).await;
+    let hold = Duration::from_millis(1);
+    let (tx, short) = reserve_next(&a, &lane, "short", hold).await;
+    h.pass(hold).await;
+    let cancel = NewAttempt { kind: AttemptKind::Cancel, ..attempt(short, 0, "cancel") };
+    commit_done(&a, &lane, |commit| {
+        commit.change(tx.change(Transition::WantCancel(CancelReason::Expired)).unwrap());
+        commit.reservation(ReservationStep::Cancel { nonce: short }).attempt(cancel.clone());
+    })
+    .await;
+    let open = open_reservations(&a, &lane).await;
+    assert_eq!(open.iter().map(|reservation| reservation.nonce).collect::<Vec<_>>(), [long]);
+    assert_eq!(a.used_for(&lane, short).await.unwrap(), Some(tx.id));
+    assert_eq!(record(&a, tx.id).await.state.bound().map(|bound| bound.nonce), Some(short));
+    assert_refused(&a, &lane, use_reserved(short, "short")).await;
+    assert_refused(&a, &lane, ReservationStep::Expire { nonce: short }).await;
+    assert_refused(&a, &lane, ReservationStep::Cancel { nonce: short }).await;
 }
 
 /// proves N18

@@ -167,6 +167,9 @@ impl IntentIntake for ModelStore {
             let verdicts = tables.cancel_queued(call, ids);
             (verdicts.clone(), tables.lanes_of(ids, &verdicts))
         });
+        for lane in &lanes {
+            self.model.0.wakes.post(&Wakeup::QueueChanged(lane.clone()));
+        }
         self.tell(lanes.iter());
         Ok(verdicts)
     }

@@ -21,7 +21,8 @@ pub trait IntentIntake: Send + Sync + fmt::Debug {
     /// way to learn the outcome.
     async fn accept(&self, intents: &[NewIntent]) -> Result<Vec<Accepted>, StoreError>;
 
-    /// Cancels the intents that are still QUEUED, unless their lane is regressed or not yet reconciled.
+    /// Cancels the intents that are still QUEUED, unless their lane is regressed or not yet reconciled. The owners of
+    /// their lanes get a [`Wakeup::QueueChanged`](crate::Wakeup::QueueChanged).
     async fn cancel_queued(&self, ids: &[TxId]) -> Result<Vec<CancelVerdict>, StoreError>;
 
     /// Writes commands for the owners of their lanes. The verb is not idempotent: a call that is repeated because its

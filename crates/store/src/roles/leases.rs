@@ -14,7 +14,8 @@ pub trait Leases: Send + Sync + fmt::Debug {
     /// The node that this handle acts for. Each start of a process has an owner id of its own.
     fn owner(&self) -> &OwnerId;
 
-    /// Wake-ups for this node: a lane has new work. A wake-up carries no data and may be lost.
+    /// Wake-ups for this node: a lane has new work, or a queued intent was canceled. A wake-up carries no data and may
+    /// be lost.
     /// [`Leases::lanes_with_work`] finds lanes without an owner, and the owner of a lane peeks its queue from time to
     /// time anyway.
     fn wakeups(&self) -> Wakeups;

@@ -39,7 +39,6 @@ const MOST_WAITING: usize = 50;
 /// Longest time for which a command waits for its intent.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 const NOT_FOUND_YET: &str = "the intent is too far back in the queue, or has ended; try again later";
-const BLOCKS_UNREAD: &str = "no endpoint could provide the blocks for a scan; nothing was changed, try again later";
 const UNRECONCILED: &str = "the store lost commits: run resync before anything in this lane may end";
 const NOT_OPEN: &str = "the intent is not open in this lane";
 const RESERVED: &str = "the nonce is reserved: its holder signs the transaction";
@@ -195,7 +194,12 @@ impl Execution<'_> {
         if let Some(violation) = self.lane.chain.finality_violation() {
             return refused(&finality_violation_text(violation));
         }
-        if self.lane.scans.is_unanswered(self.command.id) { refused(BLOCKS_UNREAD) } else { Ok(None) }
+        match self.lane.scans.failure(self.command.id) {
+            Some(why) => {
+                refused(&format!("the blocks could not be scanned: {why}; nothing was changed, try again later"))
+            }
+            None => Ok(None),
+        }
     }
 
     /// Checks that the nonce is reserved for this owner, as this commit leaves it so far. The store checks again, by
@@ -213,6 +217,7 @@ impl Execution<'_> {
             Some(SlotReservation::Reserved { to, .. }) if to != by => {
                 Err(format!("nonce {nonce} is reserved by another lock owner"))
             }
+            Some(SlotReservation::TimedOut { .. }) => Err(format!("the reservation of nonce {nonce} has timed out")),
             Some(SlotReservation::Reserved { until, .. }) if *until <= self.draft.at => {
                 Err(format!("the reservation of nonce {nonce} has timed out"))
             }

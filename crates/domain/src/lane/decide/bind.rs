@@ -170,7 +170,9 @@ impl Lane {
         if self.ledger.slots.get(nonce).is_some_and(OpenSlot::is_recyclable) {
             draft.commit.reservation(ReservationStep::Fill { nonce });
         }
-        if let Err(error) = self.write_requested(&item, draft) {
+        let has_timed_out = self.ledger.slots.get(nonce).is_some_and(OpenSlot::has_timed_out);
+        let timed_out = if has_timed_out { self.write_timed_out(nonce, draft) } else { Ok(()) };
+        if let Err(error) = timed_out.and_then(|()| self.write_requested(&item, draft)) {
             self.ledger.slots.update(nonce, |slot| slot.next.step = AttemptStep::None);
             return Err(error);
         }
@@ -193,7 +195,10 @@ impl Lane {
         let is_canceled = item.requested_by.is_some()
             && attempt.kind.carries_payload()
             && draft.cancels(attempt.nonce, &self.ledger.slots);
-        let fits = slot.next_ordinal() == attempt.ordinal && is_needed && is_requested;
+        // A reservation that ended since the signing needs another kind of filler.
+        let is_right_filler = attempt.kind.carries_payload()
+            || (attempt.kind == slot.filler_kind() && !draft.ends_reservation(attempt.nonce));
+        let fits = slot.next_ordinal() == attempt.ordinal && is_needed && is_requested && is_right_filler;
         fits && replaces && !is_canceled && !draft.explains(attempt.nonce)
     }
 

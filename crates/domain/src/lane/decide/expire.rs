@@ -4,7 +4,7 @@ use crate::ledger::CommitError;
 use crate::nonce::Nonce;
 use crate::reservation::ReservationStep;
 use crate::state::CancelReason;
-use crate::time::Timestamp;
+use crate::time::{Tick, Timestamp};
 use crate::transition::Transition;
 
 use crate::lane::Lane;
@@ -47,6 +47,30 @@ impl Lane {
             }
         }
         written
+    }
+
+    /// Lets cancels take the place of reservations that timed out and hold up an intent, while no intent may end. A
+    /// reservation without an intent behind it ends when intents may end again.
+    pub(in crate::lane) fn time_out_reservations(&mut self, now: Tick) {
+        let is_unreconciled = self.ledger.cursor.as_ref().is_some_and(|cursor| cursor.state.is_store_regressed());
+        if !is_unreconciled {
+            return;
+        }
+        let slots = &self.ledger.slots;
+        let is_intent = |nonce: &&Nonce| slots.get(**nonce).is_some_and(OpenSlot::is_of_intent);
+        let Some(last) = slots.unmined().iter().rev().find(is_intent).copied() else { return };
+        for nonce in slots.overdue(self.database_now(now)) {
+            if nonce < last {
+                self.ledger.slots.update(nonce, OpenSlot::time_out);
+            }
+        }
+    }
+
+    /// Writes that the intent of a reservation that timed out is being canceled. The cancel is in the same commit.
+    pub(in crate::lane) fn write_timed_out(&self, nonce: Nonce, draft: &mut Draft) -> Result<(), CommitError> {
+        draft.change(nonce, Transition::WantCancel(CancelReason::Expired), &self.ledger.slots)?;
+        draft.commit.reservation(ReservationStep::Cancel { nonce });
+        Ok(())
     }
 
     /// Ends the reservations that timed out.

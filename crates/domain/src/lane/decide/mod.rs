@@ -43,6 +43,7 @@ impl Lane {
         self.plan_account(now, &mut step);
         self.plan_scan(now, &mut step);
         self.plan_peek(now, &mut step);
+        self.time_out_reservations(now);
         self.plan_prepare(now, &mut step);
         self.plan_sign(now, &mut step);
         if self.plan_commit(now, &mut step) {

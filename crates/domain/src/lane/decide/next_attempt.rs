@@ -163,7 +163,7 @@ impl OpenSlot {
         }
     }
 
-    fn filler_kind(&self) -> AttemptKind {
+    pub(in crate::lane) fn filler_kind(&self) -> AttemptKind {
         if self.is_unclaimed() { AttemptKind::Fill } else { AttemptKind::Cancel }
     }
 

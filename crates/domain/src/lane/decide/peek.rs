@@ -98,6 +98,8 @@ impl Lane {
         let wanted = self.queue.wants_peek();
         match supply {
             _ if self.queue.coverage == Coverage::Insufficient => Read::Queue,
+            // The intents behind a canceled candidate must not wait for it.
+            _ if self.queue.may_have_lost_candidate() => Read::Queue,
             // A lane at its limit is woken for every accepted intent, and must not read its whole queue each time.
             Supply::Enough if wanted => Read::Commands,
             Supply::Low if !was_read => Read::Queue,
@@ -122,7 +124,7 @@ impl Lane {
     pub(in crate::lane) fn peeked(&mut self, answer: Option<Peeked>) {
         let Some(peek) = self.queue.end_peek() else { return };
         let Some(Peeked { queue, commands }) = answer else {
-            self.queue.peek_failed();
+            self.queue.peek_failed(&peek);
             return;
         };
         self.ledger.commands =

@@ -63,7 +63,8 @@ impl Lane {
                     steps.push(ReservationStep::Use { nonce, lock_owner: to.clone() });
                 }
                 SlotReservation::Recyclable => steps.push(ReservationStep::Fill { nonce }),
-                SlotReservation::NotReserved => {}
+                // A scan does not explain the nonce of a reservation that timed out.
+                SlotReservation::NotReserved | SlotReservation::TimedOut { .. } => {}
             }
         }
         for nonce in draft.lost.iter().copied() {

@@ -102,37 +102,35 @@ impl Lane {
         if cursor.state.is_store_regressed()
             && let Some(open) = self.first_undecided(found)
         {
-            let text = format!(
-                "nonce {open} is not consumed by a final block; a lost replacement may still consume it: wait until it \
-                 is final, then try again"
-            );
-            plan.set_obstacle(ProtectCode::StoreRegressed, text);
+            plan.set_obstacle(ProtectCode::StoreRegressed, self.undecided_text(open));
         }
         plan
     }
 
     /// The first nonce of an intent that no final block has consumed, as far as the scan and the watcher know. Both may
     /// lag.
-    ///
-    /// Nonces behind a reserved and unused nonce are not checked. No block can contain them before the reservation
-    /// ends, and ending it makes an intent terminal, which is allowed only after the loss is reconciled.
     fn first_undecided(&self, found: &ScanFindings) -> Option<Nonce> {
         let is_decided = |slot: &OpenSlot| match found.use_of(slot) {
             NonceUse::Foreign(sent) => found.is_in_final_block(sent),
             NonceUse::WithoutTransaction => found.is_final(slot.nonce),
             NonceUse::Unused | NonceUse::Ours | NonceUse::Unread => slot.is_final(),
         };
-        // A known inclusion behind the nonce outweighs a scan that shows the nonce as unused.
-        let newest_seen = self.ledger.slots.iter().filter(|slot| slot.is_in_known_block()).map(|slot| slot.nonce).max();
-        let blocks_those_behind = |slot: &OpenSlot| {
-            slot.is_reserved()
-                && found.use_of(slot) == NonceUse::Unused
-                && newest_seen.is_none_or(|seen| seen < slot.nonce)
-        };
-        let mut before = self.ledger.slots.iter().take_while(|slot| !blocks_those_behind(slot));
-        let undecided =
-            |slot: &&OpenSlot| matches!(slot.kind, SlotKind::Intent(_)) && slot.tx.is_some() && !is_decided(slot);
-        before.find(undecided).map(|slot| slot.nonce)
+        let undecided = |slot: &&OpenSlot| slot.is_of_intent() && !is_decided(slot);
+        self.ledger.slots.iter().find(undecided).map(|slot| slot.nonce)
+    }
+
+    /// Refusal because the nonce is not decided. No block can contain it while a lower nonce is reserved and unused.
+    fn undecided_text(&self, open: Nonce) -> String {
+        let mut text = format!(
+            "nonce {open} is not consumed by a final block; a lost replacement may still consume it: wait until it is \
+             final, then try again"
+        );
+        let unmined = self.ledger.slots.unmined().range(..open);
+        let mut reserved = unmined.filter(|nonce| self.ledger.slots.get(**nonce).is_some_and(OpenSlot::is_reserved));
+        if let Some(reserved) = reserved.next() {
+            text.push_str(&format!("; nonce {reserved} below it is reserved, and is filled when its hold has ended"));
+        }
+        text
     }
 
     fn plan_slot(&self, slot: &OpenSlot, found: &ScanFindings, plan: &mut ReconcilePlan) {

@@ -6,12 +6,13 @@
 //! with another block at that height, the transaction may lie below. A nonce is consumed once, so a transaction found
 //! in a canonical block is the only one.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::command::{CommandId, CommandKind};
 use crate::cursor::Cursor;
 use crate::nonce::Nonce;
 use crate::policy::ExternalNoncePolicy;
+use crate::text::NodeText;
 use crate::time::Tick;
 
 use crate::lane::Lane;
@@ -22,7 +23,7 @@ use crate::lane::open_slot::OpenSlot;
 /// Lookups in a row at which all hashes of a consumed slot must be missing before the blocks are scanned.
 const MISSES_BEFORE_SCAN: u32 = 2;
 
-/// Failed scans in a row before the commands that wait for one are refused.
+/// Failed scans in a row of one command before the command is refused.
 const FAILED_SCANS_BEFORE_REFUSAL: u32 = 5;
 
 /// The scan in flight and the newest findings.
@@ -32,13 +33,22 @@ pub(in crate::lane) struct Scans {
     not_before: Tick,
     /// Number of scans in a row without effect.
     without_effect: u32,
-    /// Number of failed scans in a row.
-    failures: u32,
+    /// The last scan failed.
+    has_failed: bool,
     found: Option<ScanFindings>,
-    /// Commands whose scans failed.
-    unanswered: HashSet<CommandId>,
+    /// Failed scans of the commands that wait for one.
+    failed: HashMap<CommandId, FailedScans>,
     /// The queue was read far enough to compare it with foreign transactions.
     queue_is_known: bool,
+}
+
+/// Scans of one command that failed.
+#[derive(Debug)]
+struct FailedScans {
+    /// Number of failed scans in a row.
+    count: u32,
+    /// Reason of the last one.
+    why: NodeText,
 }
 
 /// A scan in flight.
@@ -92,8 +102,21 @@ impl Scans {
         self.found.get_or_insert(found);
     }
 
-    pub(in crate::lane) fn is_unanswered(&self, id: CommandId) -> bool {
-        self.unanswered.contains(&id)
+    /// Reason why the scans of the command fail, after enough of them have failed.
+    pub(in crate::lane) fn failure(&self, id: CommandId) -> Option<&NodeText> {
+        let failed = self.failed.get(&id).filter(|failed| failed.count >= FAILED_SCANS_BEFORE_REFUSAL);
+        failed.map(|failed| &failed.why)
+    }
+
+    /// Counts the result of a scan for each of its commands. Commands that no longer wait are forgotten.
+    fn count(&mut self, commands: &HashSet<CommandId>, failure: Option<&NodeText>) {
+        self.has_failed = failure.is_some();
+        self.failed.retain(|id, _| failure.is_some() && commands.contains(id));
+        let Some(why) = failure else { return };
+        for id in commands {
+            let before = self.failed.get(id).map_or(0, |failed| failed.count);
+            self.failed.insert(*id, FailedScans { count: before.saturating_add(1), why: why.clone() });
+        }
     }
 
     pub(in crate::lane) fn queue_was_read(&mut self) {
@@ -171,7 +194,7 @@ impl Lane {
         if !asked_for && (self.scans.has_found() || !(ahead || is_unexplained)) {
             return;
         }
-        if (!asked_for || self.scans.failures > 0) && now < self.scans.not_before {
+        if (!asked_for || self.scans.has_failed) && now < self.scans.not_before {
             return step.wake(self.scans.not_before);
         }
         let request = self.scan_request(&cursor);
@@ -194,15 +217,12 @@ impl Lane {
         ScanRequest { from, above }
     }
 
-    pub(in crate::lane) fn scanned(&mut self, answer: Option<ScanResult>, now: Tick) {
+    pub(in crate::lane) fn scanned(&mut self, answer: Result<ScanResult, NodeText>, now: Tick) {
         let Some(ScanInFlight { from, commands }) = self.scans.under_way.take() else { return };
         self.scans.without_effect = self.scans.without_effect.saturating_add(1);
         self.scans.not_before = now.saturating_add(self.pace().after_failures(self.scans.without_effect));
-        self.scans.failures = if answer.is_none() { self.scans.failures.saturating_add(1) } else { 0 };
-        if self.scans.failures >= FAILED_SCANS_BEFORE_REFUSAL {
-            self.scans.unanswered.extend(commands.iter().copied());
-        }
-        let Some(scan) = answer else { return };
+        self.scans.count(&commands, answer.as_ref().err());
+        let Ok(scan) = answer else { return };
         let found = ScanFindings { scan, from, commands };
         let mut watched = Vec::new();
         let unmined: Vec<Nonce> = self.ledger.slots.unmined().range(from..).copied().collect();

@@ -113,6 +113,21 @@ fn expire_needs_the_time_out() {
 }
 
 #[test]
+fn cancel_of_a_reservation_needs_the_time_out() {
+    let mut ledger = reserved_ledger(1);
+    let cancel = |commit: &mut LaneCommit| {
+        commit.reservation(ReservationStep::Cancel { nonce: nonce(0) }).attempt(attempt(0));
+    };
+    let refused = Some(Rejection::Conflict(Conflict::Reservation(nonce(0))));
+    assert_eq!(later(&ledger, 0, cancel), refused);
+    assert_eq!(later(&ledger, 1, cancel), None);
+    write(&mut ledger, |commit| {
+        commit.reservation(release_by(0, "me"));
+    });
+    assert_eq!(later(&ledger, 1, cancel), refused, "the nonce is recyclable, so a filler takes it");
+}
+
+#[test]
 fn fill_needs_a_recyclable_nonce() {
     let mut ledger = reserved_ledger(1);
     let fill = |commit: &mut LaneCommit| {

@@ -12,6 +12,9 @@ pub trait LaneMachine: fmt::Debug + Send {
 
     /// True if the lane waits for new heads.
     fn follows_heads(&self) -> bool;
+
+    /// Limits the number of attempts in a signing request.
+    fn limit_signing(&mut self, batch_max: Option<usize>);
 }
 
 /// Decodes the effect and the highest cost of signed bytes.
@@ -53,5 +56,9 @@ impl LaneMachine for Lane {
 
     fn follows_heads(&self) -> bool {
         Lane::follows_heads(self)
+    }
+
+    fn limit_signing(&mut self, batch_max: Option<usize>) {
+        Lane::limit_signing(self, batch_max);
     }
 }

@@ -33,7 +33,7 @@ impl LaneBug for OnlyLastHash {
     fn alter_fact(&mut self, mut fact: Fact, known: &KnownLane, _: &Lane) -> Vec<Fact> {
         match &mut fact {
             Fact::Sightings(sightings) => sightings.retain(|sighting| !is_older(hash_of(sighting), known)),
-            Fact::Scanned(Some(scan)) => {
+            Fact::Scanned(Ok(scan)) => {
                 for sent in scan.sent.iter_mut().filter(|sent| is_older(&sent.tx.signed.hash, known)) {
                     sent.tx.signed.hash = keccak256(sent.tx.signed.hash);
                 }
@@ -70,8 +70,8 @@ fn mined_and_final(hash: B256, link: BlockLink) -> [Sighting; 2] {
         block: link.block,
         parent_hash: link.parent_hash,
         execution: Execution::Success,
-        gas_used: 0,
-        effective_gas_price: Amount::ZERO,
+        work_used: 0,
+        unit_price: Amount::ZERO,
     };
     [Sighting::Mined(mined), Sighting::Final { hash, block: link.block, list: [link].into() }]
 }

@@ -30,7 +30,7 @@ pub(super) trait LaneBug: fmt::Debug + Send {
 
 /// The lanes of a world. Only a bug that changes facts or effects has a wrapper.
 pub(crate) fn lanes(mistake: Option<Mistake>) -> Arc<dyn LaneFactory> {
-    match mistake.filter(|mistake| bug(*mistake, &LaneSetup::default()).is_some()) {
+    match mistake {
         Some(mistake) => Arc::new(PlantedLanes { mistake }),
         None => Arc::new(DomainLanes),
     }
@@ -104,6 +104,10 @@ impl LaneMachine for PlantedLane {
 
     fn follows_heads(&self) -> bool {
         self.lane.follows_heads()
+    }
+
+    fn limit_signing(&mut self, batch_max: Option<usize>) {
+        self.lane.limit_signing(batch_max);
     }
 }
 

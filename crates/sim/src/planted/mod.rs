@@ -90,7 +90,7 @@ pub(crate) fn lane_setup(mistake: Option<Mistake>, mut setup: LaneSetup) -> Lane
     match mistake {
         Some(Mistake::WindowIgnored) => {
             setup.policy.nonce.max_in_flight = u16::MAX;
-            setup.policy.nonce.delegated_max_in_flight = u16::MAX;
+            setup.policy.nonce.narrow_max_in_flight = u16::MAX;
         }
         Some(Mistake::LostWakeup) => setup.limits.look_interval = Duration::from_secs(365 * 86_400),
         _ => {}

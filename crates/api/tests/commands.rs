@@ -381,6 +381,24 @@ async fn slots_are_paged_on_request() {
     assert_eq!(bad.problem(422, "invalid_request"), ["/fromSlot"]);
 }
 
+/// JavaScript numbers lose digits above 2^53 - 1.
+#[tokio::test]
+async fn nonce_above_2_53_is_a_string() {
+    let exact = (1 << 53) - 1;
+    let account = OneChain::default().account.map(|facts| gapless_domain::AccountFacts {
+        latest: fixtures::nonce(exact),
+        pending: fixtures::nonce(exact + 1),
+        ..facts
+    });
+    let house = house().await.on(OneChain { account, ..OneChain::default() });
+    let nonces = see(&house, "?expand=nonces").await["nonces"].clone();
+    assert_eq!((&nonces["latest"], &nonces["final"]), (&exact.into(), &3.into()), "{nonces}");
+    assert_eq!(nonces["preconfirmed"], "9007199254740992", "{nonces}");
+    assert_eq!(house.get("/api/v1/submitters/treasury?fromSlot=9007199254740993").await.status, 200);
+    let release = "/api/v1/submitters/treasury/nonces/9007199254740993/release";
+    house.post(release, r#"{"lockOwner":"me"}"#).await.problem(409, "reservation_lost");
+}
+
 /// An authorization would use a submitter's nonce without a transaction.
 #[tokio::test]
 async fn authorization_of_submitter_is_refused() {

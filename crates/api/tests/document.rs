@@ -259,6 +259,29 @@ async fn check(house: &House, operation: &Value, method: &str, target: &str, req
     status
 }
 
+/// Every field and parameter with a nonce allows both forms. The nonce of an authorization belongs to another account.
+#[tokio::test]
+async fn nonces_are_documented_as_number_or_text() {
+    let document = document(&house().await).await;
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let forms = &schemas["JsonNonce"]["oneOf"];
+    assert_eq!(forms[0]["maximum"].as_f64(), Some(9_007_199_254_740_991.0), "{forms}");
+    assert_eq!((&forms[0]["type"], &forms[1]["type"]), (&json!("integer"), &json!("string")));
+    let mut fields = Vec::new();
+    // A page repeats the schema of its items.
+    let is_own = |name: &str| name != "Authorization" && !name.starts_with("Page_");
+    for (name, schema) in schemas.iter().filter(|(name, _)| is_own(name)) {
+        for (field, schema) in schema["properties"].as_object().into_iter().flatten() {
+            let is_nonce = ["nonce", "nextSlot"].contains(&field.as_str()) || (name == "NoncesView");
+            assert_eq!(schema.to_string().contains("/JsonNonce"), is_nonce, "{name}.{field}: {schema}");
+            fields.extend(is_nonce.then(|| format!("{name}.{field}")));
+        }
+    }
+    assert_eq!(fields.len(), 10, "{fields:?}");
+    let paths = document["paths"].to_string();
+    assert_eq!(paths.matches("/JsonNonce").count(), 3, "two paths and `fromSlot`");
+}
+
 /// A page in a browser on the same machine, by its own host name that points here, or across origins.
 ///
 /// proves A02

@@ -170,12 +170,12 @@ fn longest(node: &FakeNode) -> usize {
 async fn estimates_that_time_out_together_are_split() {
     let (node, chain, head) = start_with_timeout().await;
     node.change(|script| script.estimates_max = 2);
-    let calls = contract_calls(20);
-    let calls: Vec<&EvmCall> = calls.iter().collect();
+    let calls: Vec<Action> = contract_calls(20).into_iter().map(Action::from).collect();
+    let calls: Vec<&Action> = calls.iter().collect();
     let mut sizes = Vec::new();
     for _ in 0..4 {
         node.change(|script| script.sizes.clear());
-        let answers = chain.estimate_gas(&submitter(0), &calls, head).await;
+        let answers = chain.measure(&submitter(0), &calls, head).await;
         sizes.push((longest(&node), answers.iter().all(Result::is_ok)));
         let endpoint = chain.endpoints().remove(0);
         assert!(endpoint.is_healthy() && endpoint.errors_permille == Some(0), "{endpoint:?}");
@@ -184,7 +184,7 @@ async fn estimates_that_time_out_together_are_split() {
     node.change(|script| script.estimates_max = usize::MAX);
     for expected in [4, 8, 16, 20] {
         node.change(|script| script.sizes.clear());
-        assert!(chain.estimate_gas(&submitter(0), &calls, head).await.iter().all(Result::is_ok));
+        assert!(chain.measure(&submitter(0), &calls, head).await.iter().all(Result::is_ok));
         assert_eq!(longest(&node), expected, "requests grow again");
     }
 }
@@ -193,8 +193,8 @@ async fn estimates_that_time_out_together_are_split() {
 async fn single_estimate_that_times_out_counts_as_failure() {
     let (node, chain, head) = start_with_timeout().await;
     node.change(|script| script.estimates_max = 0);
-    let calls = contract_calls(1);
-    let answers = chain.estimate_gas(&submitter(0), &[&calls[0]], head).await;
+    let call = Action::from(contract_calls(1).remove(0));
+    let answers = chain.measure(&submitter(0), &[&call], head).await;
     assert_eq!(answers[0].as_ref().unwrap_err().classified.verdict, Verdict::Unavailable);
     assert!(chain.endpoints()[0].errors_permille > Some(0));
 }

@@ -54,7 +54,7 @@ impl Action {
         }
     }
 
-    /// The same effect with another price and work set by the caller.
+    /// An action with the same effect, and with this price and work as set by the caller.
     #[must_use]
     pub fn wishing(self, price: Option<Fees>, work: Option<Work>) -> Action {
         match self {

@@ -1,4 +1,4 @@
-//! Amounts in the smallest unit of the chain (wei).
+//! Amounts in the smallest unit of the chain.
 
 use std::fmt;
 use std::str::FromStr;

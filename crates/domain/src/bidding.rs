@@ -193,7 +193,8 @@ mod tests {
         fn filler_price_exceeds_all_attempts(
             asks in any_fees(), sent in proptest::collection::vec(any_fees(), 1..5), max_price in any::<u128>(),
         ) {
-            let offer = Market { asks, base_fee: 0, replace_step: STEP }.filler_offer(sent.iter().copied(), &capped(max_price));
+            let market = Market { asks, base_fee: 0, replace_step: STEP };
+            let offer = market.filler_offer(sent.iter().copied(), &capped(max_price));
             let is_above =
                 |sent: &Fees| offer.highest_price() > sent.highest_price() || sent.highest_price() == u128::MAX;
             prop_assert!(sent.iter().all(is_above));

@@ -27,7 +27,7 @@ pub enum IdError {
     #[error("a submitter is chain:address, as in eip155:1:0x…")]
     SubmitterShape,
     #[error("an address has 1 to 128 characters of a-z, A-Z, 0-9, -, . and %")]
-    Address,
+    AddressShape,
     #[error("a request id is not empty")]
     RequestIdEmpty,
     #[error("a request id has at most {limit} bytes")]
@@ -119,7 +119,7 @@ impl FromStr for SubmitterId {
 fn plain_address(text: &str) -> Result<String, IdError> {
     let ok = (1..=128).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'%'));
-    if ok { Ok(text.to_owned()) } else { Err(IdError::Address) }
+    if ok { Ok(text.to_owned()) } else { Err(IdError::AddressShape) }
 }
 
 /// The caller's idempotency key. `(submitter, request id)` names one intent for ever.

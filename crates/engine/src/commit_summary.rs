@@ -12,8 +12,8 @@ pub(crate) struct CommitSummary {
     lane_events: Vec<(LaneEventKind, NodeText)>,
     /// Confirmation lists that do not continue the list before.
     new_forks: u64,
-    /// Kinds of the new attempts, and fees by kind of the final ones, in billions of the smallest unit: the metrics show the cost of
-    /// bumping.
+    /// Kinds of the new attempts, and fees by kind of the final ones, in billions of the smallest unit: the metrics
+    /// show the cost of bumping.
     attempts: Vec<&'static str>,
     fees_paid: Vec<(&'static str, u64)>,
 }

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::moment::moment_to_text;
 use crate::names::AttemptKindName;
+#[cfg(feature = "schema")]
+use crate::nonce::JsonNonce;
 use crate::payload::FeesPayload;
 
 /// One signed transaction.
@@ -12,6 +14,8 @@ use crate::payload::FeesPayload;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptView {
+    #[serde(with = "crate::nonce")]
+    #[cfg_attr(feature = "schema", schema(value_type = JsonNonce))]
     pub nonce: u64,
     pub ordinal: u16,
     pub kind: AttemptKindName,

@@ -26,6 +26,7 @@ mod health;
 mod json;
 mod moment;
 mod names;
+mod nonce;
 mod page;
 mod payload;
 mod problem;
@@ -61,6 +62,7 @@ pub use names::{
     AttemptKindName, EndpointStandingName, FinalityName, LaneStateName, LostRuleName, MempoolSignalName, ReceiptStatus,
     Speed, StoreDeclarationName, SubStateName, TxEventName, TxStateName,
 };
+pub use nonce::JsonNonce;
 pub use page::Page;
 pub use payload::{AccessListItem, Authorization, CallPayload, FeesPayload};
 pub use problem::{FieldFault, FieldPlace, Problem, ProblemCode};

@@ -3,6 +3,7 @@
 use gapless_domain::{Action, Address, Amount, B256, Bytes, EvmCall, Fees, U256};
 use serde::{Deserialize, Serialize};
 
+use crate::nonce::EXACT_IN_A_DOUBLE;
 use crate::problem::FieldFault;
 use crate::quantity::Quantity;
 
@@ -293,7 +294,6 @@ impl From<&gapless_domain::Authorization> for Authorization {
 
 /// A number where every JSON reader keeps all digits, otherwise a string.
 fn quantity(value: U256) -> Quantity {
-    const EXACT_IN_A_DOUBLE: u64 = 1 << 53;
     match u64::try_from(value) {
         Ok(small) if small <= EXACT_IN_A_DOUBLE => Quantity::Number(small),
         _ => Quantity::Text(value.to_string()),

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::CommandState;
 use crate::names::Speed;
+#[cfg(feature = "schema")]
+use crate::nonce::JsonNonce;
 use crate::payload::Reader;
 use crate::problem::FieldFault;
 use crate::wait::parse_wait;
@@ -45,7 +47,8 @@ pub struct ReservationView {
     pub request_id: String,
     pub lock_owner: String,
     /// The nonce; absent while the reservation is queued.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::nonce::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<JsonNonce>))]
     pub nonce: Option<u64>,
     /// End of the reservation, by the database's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::attempt::AttemptView;
 use crate::moment::moment_to_text;
 use crate::names::{MempoolSignalName, SubStateName, TxStateName, words};
+#[cfg(feature = "schema")]
+use crate::nonce::JsonNonce;
 
 words! {
     /// The kind of a bound nonce.
@@ -35,6 +37,8 @@ words! {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SlotView {
+    #[serde(with = "crate::nonce")]
+    #[cfg_attr(feature = "schema", schema(value_type = JsonNonce))]
     pub nonce: u64,
     pub kind: SlotKindName,
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]

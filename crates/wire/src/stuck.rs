@@ -15,6 +15,7 @@ pub struct StuckCaseView {
     pub submitter: String,
     pub tx_id: String,
     pub request_id: String,
+    #[serde(with = "crate::nonce")]
     pub nonce: u64,
     /// Stable word.
     pub reason: String,

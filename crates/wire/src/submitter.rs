@@ -4,6 +4,8 @@ use gapless_domain::{ProtectCode, Protection};
 use serde::{Deserialize, Serialize};
 
 use crate::names::{LaneStateName, SubStateName, TxStateName, words};
+#[cfg(feature = "schema")]
+use crate::nonce::JsonNonce;
 use crate::slot::{SlotKindName, SlotView};
 
 words! {
@@ -75,7 +77,8 @@ pub struct SubmitterView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots: Option<Vec<SlotView>>,
     /// First nonce of the next page of slots (`fromSlot`); absent on the last page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::nonce::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<JsonNonce>))]
     pub next_slot: Option<u64>,
 }
 
@@ -127,7 +130,8 @@ pub struct LowestUnminedView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_outcome_text: Option<String>,
     /// The nonce, only with `expand=nonces` or `expand=slots`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::nonce::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<JsonNonce>))]
     pub nonce: Option<u64>,
 }
 
@@ -161,17 +165,21 @@ pub struct LeaseView {
 #[serde(rename_all = "camelCase")]
 pub struct NoncesView {
     /// The ledger's next nonce; absent until the lane has begun.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::nonce::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<JsonNonce>))]
     pub next: Option<u64>,
     /// The account's count at the newest block.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::nonce::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<JsonNonce>))]
     pub latest: Option<u64>,
     /// The count including an endpoint's pool, or a block that is being built. A hint: no decision depends on it,
     /// except that the lane stops if it is ahead of the ledger twice in a row.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::nonce::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<JsonNonce>))]
     pub preconfirmed: Option<u64>,
     /// The account's count at the newest final block.
-    #[serde(rename = "final", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "final", default, skip_serializing_if = "Option::is_none", with = "crate::nonce::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<JsonNonce>))]
     pub settled: Option<u64>,
 }
 

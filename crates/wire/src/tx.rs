@@ -13,6 +13,8 @@ use crate::moment::moment_to_text;
 use crate::names::{
     AttemptKindName, MempoolSignalName, ReceiptStatus, Speed, SubStateName, TxEventName, TxStateName, words,
 };
+#[cfg(feature = "schema")]
+use crate::nonce::JsonNonce;
 use crate::payload::CallPayload;
 
 /// Answer to an accepted request, whether it is new or a repetition.
@@ -87,7 +89,8 @@ pub struct TxView {
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub updated_at: String,
     /// The nonce, only with `expand=attempts`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::nonce::option")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<JsonNonce>))]
     pub nonce: Option<u64>,
     /// The attempts, oldest first, only with `expand=attempts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,6 +7,7 @@ mod files;
 mod guarantees;
 mod links;
 mod markers;
+mod neutral_core;
 mod port_verbs;
 mod references;
 mod sizes;
@@ -73,6 +74,7 @@ pub(crate) fn check(fix: bool) -> Result<usize> {
     findings.extend(test_names::check(&sources));
     findings.extend(references::check(&sources));
     findings.extend(port_verbs::check(&sources));
+    findings.extend(neutral_core::check(&sources));
     for finding in &findings {
         eprintln!("{finding}");
     }

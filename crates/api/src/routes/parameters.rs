@@ -1,6 +1,6 @@
 //! Parameters and answers that several routes document alike. These types exist for the OpenAPI document only.
 
-use gapless_wire::{CommandView, Problem, TxCommandView};
+use gapless_wire::{CommandView, JsonNonce, Problem, TxCommandView};
 use utoipa::{IntoParams, IntoResponses};
 
 #[derive(IntoParams)]
@@ -33,7 +33,7 @@ pub(super) struct TxPath {
 #[expect(dead_code, reason = "documentation")]
 pub(super) struct NoncePath {
     /// The reserved nonce
-    nonce: u64,
+    nonce: JsonNonce,
 }
 
 #[derive(IntoParams)]

@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use gapless_domain::{AccountFacts, LaneState, Nonce, Protection, ReleaseRule, SubmitterId};
 use gapless_store::{LaneStatus, LeaseStatus};
 use gapless_wire::{
-    LaneStateName, LeaseView, NoncesView, Page, Problem, ProblemCode, ProtectView, SubmitterExpand, SubmitterView,
-    WindowView, moment_to_text,
+    JsonNonce, LaneStateName, LeaseView, NoncesView, Page, Problem, ProblemCode, ProtectView, SubmitterExpand,
+    SubmitterView, WindowView, moment_to_text,
 };
 
 use super::chains::millis;
@@ -68,7 +68,7 @@ pub(super) async fn list_submitters(
         ("expand" = Option<String>, Query, pattern = "^(lease|nonces|slots)(,(lease|nonces|slots))*$",
             description = "`lease`: the node that owns the lane. `nonces`: the ledger's next nonce and the \
                 chain's counts. `slots`: the bound nonces with their attempts, up to 100"),
-        ("fromSlot" = Option<u64>, Query, description = "`nextSlot` of the page before"),
+        ("fromSlot" = Option<JsonNonce>, Query, description = "`nextSlot` of the page before"),
     ),
     responses(
         (status = 200, description = "The current state", body = SubmitterView),

@@ -1,4 +1,5 @@
-//! The rules of the chain, and the actions of the callers of a world: calls of one contract, whose data begins with the number of the intent.
+//! The rules of the chain, and the actions of the callers of a world: calls of one contract, whose data begins with
+//! the number of the intent.
 
 use gapless_domain::{Action, Address, Amount, Bytes, ChainRules, EvmCall, EvmRules, Payload, Work};
 

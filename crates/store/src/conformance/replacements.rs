@@ -12,8 +12,8 @@ use crate::roles::{Accepted, CancelVerdict, NewIntent, TxFilter};
 
 const TICK: Duration = Duration::from_millis(5);
 
-fn replace(wei: u64) -> Transition {
-    Transition::WantReplace(transfer(wei))
+fn replace(amount: u64) -> Transition {
+    Transition::WantReplace(transfer(amount))
 }
 
 pub(super) async fn replacement_in_queue_keeps_queue_position(h: &dyn Harness) {
@@ -22,10 +22,10 @@ pub(super) async fn replacement_in_queue_keeps_queue_position(h: &dyn Harness) {
     let ids = accept(&a, &lane, &["0", "1", "2"]).await;
     let before = record(&a, ids[1]).await;
     assert_eq!((&before.replacement, before.payload()), (&None, &transfer(1)));
-    for (wei, version) in [(7, 2), (8, 3)] {
-        let tx = change(&a, &lane, ids[1], replace(wei)).await;
+    for (amount, version) in [(7, 2), (8, 3)] {
+        let tx = change(&a, &lane, ids[1], replace(amount)).await;
         assert_eq!((&tx.state, tx.version, tx.seq), (&TxState::Queued, version, before.seq));
-        assert_eq!((&tx.replacement, &tx.intent), (&Some(transfer(wei)), &before.intent));
+        assert_eq!((&tx.replacement, &tx.intent), (&Some(transfer(amount)), &before.intent));
         let queue = b.peek_queues(&[(lane.clone(), 9)], &[]).await.unwrap().remove(0);
         assert_eq!(queue.iter().map(|tx| tx.id).collect::<Vec<_>>(), ids);
         assert_eq!(queue[1], tx);

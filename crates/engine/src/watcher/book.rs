@@ -205,8 +205,8 @@ impl WatchBook {
         }
     }
 
-    /// Holds back sightings until [`WatchBook::deliver_held`]. A lane then receives in one message all that a block says
-    /// about its hashes, finality included, and writes it in one commit.
+    /// Holds back sightings until [`WatchBook::deliver_held`]. A lane then receives in one message all that a block
+    /// says about its hashes, finality included, and writes it in one commit.
     pub(super) fn hold(&self) {
         self.inner().held.get_or_insert_default();
     }

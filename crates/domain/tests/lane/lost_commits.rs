@@ -33,8 +33,8 @@ fn goal(harness: &LaneHarness, seq: u64) -> Option<Goal> {
     harness.ledger.txs[&seq].state.bound().map(|bound| bound.goal)
 }
 
-/// The reservation may not end, and the intent behind it may have a lost replacement. A cancel takes the reserved nonce,
-/// so that both nonces become final.
+/// The reservation may not end, and the intent behind it may have a lost replacement. A cancel takes the reserved
+/// nonce, so that both nonces become final.
 #[test]
 fn timed_out_reservation_is_canceled_after_lost_commits() {
     let mut harness = behind_reservation();

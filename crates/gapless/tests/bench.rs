@@ -53,6 +53,7 @@ fn every_shape_is_measured_and_all_intents_are_confirmed() {
         "thousand",
         "wide-one",
         "wide-ten",
+        "busy-ten",
         "strict-one",
         "strict-fifty",
         "large",

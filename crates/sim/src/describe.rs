@@ -154,9 +154,7 @@ fn command(kind: &CommandKind) -> String {
             format!("{name} nonce {nonce} of {lock_owner} with {}", short(&signed.hash))
         }
         CommandKind::ReleaseReserved { nonce, lock_owner } => format!("{name} nonce {nonce} of {lock_owner}"),
-        CommandKind::CancelPending | CommandKind::Pause | CommandKind::Resume | CommandKind::Unprotect => {
-            name.to_owned()
-        }
+        _ => name.to_owned(),
     }
 }
 

@@ -125,7 +125,12 @@ impl WorldParts {
         );
         let mistake = self.plan.mistake;
         let store = NodeBug::wrap(mistake, store, &self.to_database, task_owner);
-        let chain = self.chain.client(self.to_chain.clone(), faults.clone(), history.clone(), owner.clone());
+        let to_chain = self.to_chain.clone();
+        let chain = if self.plan.own_endpoints {
+            self.chain.client_of(node as usize, to_chain, faults.clone(), history.clone(), owner.clone())
+        } else {
+            self.chain.client(to_chain, faults.clone(), history.clone(), owner.clone())
+        };
         let driver = NodeDriver { stage: self.stage.clone(), task_owner, clock: Arc::clone(&clock) };
         history.tell(Moment::Started { owner: owner.clone() });
         let setup = Arc::new(planted::lane_setup(mistake, self.lane_setup()));

@@ -20,6 +20,9 @@ pub struct WorldSpec {
     pub release: ReleaseRule,
     pub on_external_nonce: ExternalNoncePolicy,
     pub endpoints: u32,
+    /// Each node reads the chain from one endpoint only, so that a lagging endpoint makes one node lag. A world of a
+    /// seed does not have it.
+    pub own_endpoints: bool,
     pub block_time: Duration,
     /// The number of confirmations that make a block final, counting the block itself.
     pub confirmations: u32,
@@ -121,6 +124,7 @@ impl WorldSpec {
                 .pick(&[ExternalNoncePolicy::Adopt, ExternalNoncePolicy::Protect])
                 .unwrap_or(ExternalNoncePolicy::Protect),
             endpoints: dice.pick(&[1, 2, 3, 3]).unwrap_or(1),
+            own_endpoints: false,
             block_time: dice.pick(&[1, 2, 2, 5]).map_or(Duration::from_secs(1), Duration::from_secs),
             confirmations: dice.pick(&[2, 3, 4, 6]).unwrap_or(2),
             by_tag: dice.permille(250),

@@ -269,6 +269,29 @@ fn loss_is_not_reconciled_by_endpoints_that_lag() {
     });
 }
 
+/// Found by seed 9912: the endpoints of one node lagged. It carried out a resync, although another node had saved the
+/// block of a transaction that the database had lost as final, and overlooked that transaction.
+#[test]
+fn resync_by_a_lagging_node_overlooks_no_transaction() {
+    let plan = |seed| {
+        let plan = small(seed, &[(Landmark::Replaced, Fault::Failover)]);
+        // The pool of a lagging endpoint would show the overlooked transaction as pending.
+        let odds = [(Fault::EndpointLags, 900), (Fault::PoolForgets, 900)].into();
+        let plan = WorldSpec { people: true, intents: 60, window: 8, odds, ..plan };
+        WorldSpec { nodes: 3, endpoints: 3, own_endpoints: true, confirmations: 2, ..plan }
+    };
+    scenario(160, plan, |moments| {
+        lost_replacements(moments).into_iter().any(|(loss, hash)| {
+            let lags = position(moments, loss, |moment| has_struck(moment, Fault::EndpointLags));
+            let resynced = |(at, commit): (usize, &LaneCommit)| {
+                (at > loss && has_lane_event(commit, LaneEventKind::Resynced)).then_some(at)
+            };
+            let resynced = commits(moments).find_map(resynced);
+            lags.zip(resynced).is_some_and(|(lags, resynced)| lags < resynced) && !mined_at(moments, hash).is_empty()
+        })
+    });
+}
+
 /// Found by seed 216: a loss was not reconciled while a nonce was reserved, although the reservation ends only after
 /// it: no nonce behind it can be mined.
 #[test]
@@ -326,7 +349,7 @@ fn replacement_lost_behind_a_reserved_nonce_is_waited_for() {
         let script = [(Landmark::Reserved, Fault::StoreSlow), (Landmark::Replaced, Fault::Failover)];
         WorldSpec { people: true, intents: 40, window: 8, ..small(seed, &script) }
     };
-    scenario(60, plan, |moments| {
+    scenario(110, plan, |moments| {
         let is_cancel = |step: &ReservationStep| matches!(step, ReservationStep::Cancel { .. });
         lost_replacements(moments).into_iter().any(|(loss, _)| {
             commits(moments).any(|(at, commit)| at > loss && commit.reservations().iter().any(is_cancel))

@@ -9,6 +9,8 @@ use gapless_domain::{
     CommandId, CommandKind, CommandResult, CommandStatus, LostRule, NewCommand, NodeText, SubmitterId,
 };
 use gapless_wire::{CommandView, LostRuleName, Problem, ProblemCode, ResyncRequest};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::parameters::{CommandAnswers, SubmitterPath, WaitQuery};
 use super::{submitters, wait};
@@ -16,6 +18,16 @@ use crate::auth::Caller;
 use crate::extract::{OptionalJsonBody, PathText, Query};
 use crate::problem::Refusal;
 use crate::shared::{InFlight, Place, Shared};
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Arc<Shared>> {
+    OpenApiRouter::new()
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(unprotect))
+        .routes(routes!(resync))
+        .routes(routes!(command))
+}
 
 type Told = Result<(StatusCode, Json<CommandView>), Refusal>;
 
@@ -30,7 +42,7 @@ type Told = Result<(StatusCode, Json<CommandView>), Refusal>;
     params(SubmitterPath, WaitQuery,),
     responses(CommandAnswers)
 )]
-pub(super) async fn pause(
+async fn pause(
     State(shared): State<Arc<Shared>>,
     Extension(in_flight): Extension<InFlight>,
     Extension(caller): Extension<Caller>,
@@ -51,7 +63,7 @@ pub(super) async fn pause(
     params(SubmitterPath, WaitQuery,),
     responses(CommandAnswers)
 )]
-pub(super) async fn resume(
+async fn resume(
     State(shared): State<Arc<Shared>>,
     Extension(in_flight): Extension<InFlight>,
     Extension(caller): Extension<Caller>,
@@ -72,7 +84,7 @@ pub(super) async fn resume(
     params(SubmitterPath, WaitQuery,),
     responses(CommandAnswers)
 )]
-pub(super) async fn unprotect(
+async fn unprotect(
     State(shared): State<Arc<Shared>>,
     Extension(in_flight): Extension<InFlight>,
     Extension(caller): Extension<Caller>,
@@ -99,7 +111,7 @@ pub(super) async fn unprotect(
     request_body = ResyncRequest,
     responses(CommandAnswers)
 )]
-pub(super) async fn resync(
+async fn resync(
     State(shared): State<Arc<Shared>>,
     Extension(in_flight): Extension<InFlight>,
     Extension(caller): Extension<Caller>,
@@ -126,7 +138,7 @@ pub(super) async fn resync(
         (status = 404, description = "`command_not_found`", body = Problem),
     )
 )]
-pub(super) async fn command(
+async fn command(
     State(shared): State<Arc<Shared>>,
     path: PathText,
     query: Query,

@@ -7,8 +7,8 @@ use gapless_wire::{Client, ClientError, CommandState, CommandView, ResyncRequest
 use serde_json::json;
 
 use crate::callers::{LANES, LaneLoad, send_again};
-use crate::cluster::{ChaosCluster, NODES};
-use crate::scan::request_of;
+use crate::cluster::{ChaosCluster, NODES, REQUIRED};
+use crate::scan::{ScannedBlock, newest, request_of};
 use crate::servers::LostCommits;
 use crate::settings::RunSettings;
 use crate::support::eventually;
@@ -18,6 +18,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 const DRY_RUN: ResyncRequest = ResyncRequest { lost: None, dry_run: Some(true) };
 const RESYNC: ResyncRequest = ResyncRequest { lost: None, dry_run: None };
 const REGRESSED: &str = "store_regressed";
+const CHAIN: &str = "eip155:31337";
 
 /// Reconciles all lanes. No other fault is active meanwhile, because a node that cannot be reached may still have
 /// transactions to send.
@@ -31,8 +32,9 @@ pub(crate) async fn reconcile(cluster: &ChaosCluster, settings: &RunSettings, lo
     for lane in &LANES {
         eventually("a lane is in PROTECT because of lost commits", async || is_regressed(cluster, lane).await).await;
     }
+    let known = eventually("a node shows a final block", async || final_block(cluster, 0).await).await;
     for lane in &LANES {
-        wait_until_all_is_final(cluster, lane).await;
+        wait_until_all_is_final(cluster, lane, known).await;
     }
     let progress = cluster.servers.lane_progress().await;
     for (submitter, before) in &loss.progress {
@@ -63,18 +65,31 @@ async fn is_regressed(cluster: &ChaosCluster, lane: &LaneLoad) -> Option<()> {
     Some(())
 }
 
-/// Waits until every transaction of a lane is final, or in no pool any more.
-async fn wait_until_all_is_final(cluster: &ChaosCluster, lane: &LaneLoad) {
+/// Waits until every transaction of a lane is final, or in no pool any more, and the final block is above the one that
+/// was known after the loss. A node shows a block as final after it has saved the block, and no node scans without it.
+async fn wait_until_all_is_final(cluster: &ChaosCluster, lane: &LaneLoad, known: u64) {
     let mut turn = 0;
-    eventually("the pools are empty", async || {
+    eventually("all transactions of a lane are final", async || {
         turn += 1;
         let client = cluster.node_clients().client(turn);
         let view = with_timeout(client.submitter(&lane.submitter(), &[SubmitterExpand::Nonces])).await?.ok()?;
         let nonces = view.nonces?;
-        (nonces.settled.is_some() && nonces.settled == nonces.latest && nonces.latest == nonces.preconfirmed)
-            .then_some(())
+        let address = view.submitter.rsplit(':').next()?;
+        let has_tx = |block: &&ScannedBlock| block.transactions.iter().any(|tx| tx.from.eq_ignore_ascii_case(address));
+        // Blocks below these are final for a long time.
+        let blocks = newest(&cluster.chain, REQUIRED * 8).await;
+        let with_tx = blocks.iter().rev().find(has_tx).map_or(0, |block| block.number);
+        let finalized = final_block(cluster, turn).await?;
+        let is_settled = nonces.settled.is_some() && nonces.settled == nonces.latest;
+        (is_settled && nonces.latest == nonces.preconfirmed && finalized > known && finalized >= with_tx).then_some(())
     })
     .await;
+}
+
+/// The number of the final block, as a node shows it.
+async fn final_block(cluster: &ChaosCluster, turn: usize) -> Option<u64> {
+    let view = with_timeout(cluster.node_clients().client(turn).chain(CHAIN)).await?.ok()?;
+    view.final_block.map(|block| block.block_number)
 }
 
 /// Reads the dry run first. A foreign transaction in it belongs to a lost request, which must not be repeated, so it is

@@ -53,6 +53,8 @@ pub(super) struct ChainClient {
     pub(super) history: History,
     pub(super) owner: OwnerId,
     gets_hints: bool,
+    /// The only endpoint that this process reads from; `None` if it reads from all.
+    reads_from: Option<usize>,
     tracked: Mutex<Vec<TrackedEndpoint>>,
 }
 
@@ -86,8 +88,15 @@ impl ChainClient {
             history,
             owner,
             gets_hints,
+            reads_from: None,
             tracked: Mutex::new(vec![TrackedEndpoint::default(); count]),
         }
+    }
+
+    /// The client of a node that reads from one endpoint only.
+    pub(super) fn reading_from_one(self, node: usize) -> Self {
+        let reads_from = node.checked_rem(self.endpoint_count());
+        ChainClient { reads_from, ..self }
     }
 
     pub(super) fn endpoint_count(&self) -> usize {
@@ -198,7 +207,8 @@ impl ChainClient {
     pub(super) fn order(&self) -> Vec<usize> {
         let now = self.net.stage().now();
         let tracked = lock(&self.tracked);
-        let mut order: Vec<(usize, TrackedEndpoint)> = tracked.iter().copied().enumerate().collect();
+        let is_read = |(at, _): &(usize, TrackedEndpoint)| self.reads_from.is_none_or(|own| own == *at);
+        let mut order: Vec<(usize, TrackedEndpoint)> = tracked.iter().copied().enumerate().filter(is_read).collect();
         order.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.head.map(|head| head.number)));
         let available = order.iter().filter(|(_, entry)| entry.avoided_until <= now).map(|(at, _)| *at);
         let available: Vec<usize> = available.collect();

@@ -120,6 +120,18 @@ impl ChainWorld {
         Arc::new(ChainClient::new(Arc::clone(self), net, faults, history, owner))
     }
 
+    /// The chain as a process reaches it that reads from one endpoint only.
+    pub(crate) fn client_of(
+        self: &Arc<Self>,
+        node: usize,
+        net: Net,
+        faults: Faults,
+        history: History,
+        owner: OwnerId,
+    ) -> Arc<dyn Chain> {
+        Arc::new(ChainClient::new(Arc::clone(self), net, faults, history, owner).reading_from_one(node))
+    }
+
     /// The transaction format of the chain.
     pub fn encoder(self: &Arc<Self>) -> Arc<dyn TxEncoder> {
         Arc::new(WorldEncoder(Arc::clone(self)))

@@ -11,19 +11,30 @@ use crate::page::Page;
 use crate::store::{DeclareRequest, StoreDeclared};
 
 impl Client {
+    /// Gives a submitter's lane a command without arguments, by the last part of its route (`pause`). With `wait`, the
+    /// answer comes when the lane has executed it, and a refusal is a problem (`refused`).
+    pub async fn command_lane(
+        &self,
+        name: &str,
+        command: &str,
+        wait: Option<Duration>,
+    ) -> Result<CommandView, ClientError> {
+        self.post(&["api", "v1", "submitters", name, command], None::<&()>, wait).await
+    }
+
     /// Pauses a submitter: no new nonce is bound until [`Client::resume`]. With `wait`, the answer comes when the lane
     /// has executed it.
     pub async fn pause(&self, name: &str, wait: Option<Duration>) -> Result<CommandView, ClientError> {
-        self.tell(name, "pause", wait).await
+        self.command_lane(name, "pause", wait).await
     }
 
     pub async fn resume(&self, name: &str, wait: Option<Duration>) -> Result<CommandView, ClientError> {
-        self.tell(name, "resume", wait).await
+        self.command_lane(name, "resume", wait).await
     }
 
     /// Leaves PROTECT, if its cause is gone. With `wait`, a refusal is a problem (`refused`).
     pub async fn unprotect(&self, name: &str, wait: Option<Duration>) -> Result<CommandView, ClientError> {
-        self.tell(name, "unprotect", wait).await
+        self.command_lane(name, "unprotect", wait).await
     }
 
     /// Reconciles the lane with its chain, or lists what that would do. With `wait`, a refusal is a problem
@@ -64,9 +75,5 @@ impl Client {
     /// The audit log, newest first.
     pub async fn audit(&self, query: &AuditQuery) -> Result<Page<AuditView>, ClientError> {
         self.get(&["api", "v1", "audit"], &query.pairs(), None).await
-    }
-
-    async fn tell(&self, name: &str, verb: &str, wait: Option<Duration>) -> Result<CommandView, ClientError> {
-        self.post(&["api", "v1", "submitters", name, verb], None::<&()>, wait).await
     }
 }

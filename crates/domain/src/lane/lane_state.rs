@@ -1,6 +1,6 @@
 //! Parts of a lane's memory: the ledger's open part, the chain, the signer, commits and effects.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use alloy_primitives::B256;
@@ -107,6 +107,8 @@ pub(super) struct Outbox {
     pub(super) effects: Vec<Effect>,
     /// Number of broadcasts in flight.
     pub(super) broadcasts: usize,
+    /// Nonces with a send in flight. The next attempt of such a nonce is not sent before the answer.
+    pub(super) sending: BTreeSet<Nonce>,
     /// Results of sends that are not written yet.
     pub(super) reports: Vec<SendReport>,
 }

@@ -58,11 +58,6 @@ pub(super) enum PoolState {
 }
 
 impl OpenSlot {
-    /// True if the nonce is bound to an intent that has not ended.
-    pub(super) fn is_of_intent(&self) -> bool {
-        matches!(self.kind, SlotKind::Intent(_)) && self.tx.is_some()
-    }
-
     pub(super) fn is_final(&self) -> bool {
         matches!(self.mining, MiningState::Final(..))
     }

@@ -40,7 +40,7 @@ fn timed_out_reservation_is_canceled_after_lost_commits() {
     let mut harness = behind_reservation();
     resync(&mut harness);
     let (done, text) = harness.result();
-    assert!(!done && text.contains("nonce 0 below it is reserved, and is filled when its hold has ended"), "{text}");
+    assert!(!done && text.contains("nonce 0 is reserved, and is canceled when its hold has ended"), "{text}");
     assert!(is_reserved(&harness, 0) && kinds(&harness, 0).is_empty(), "the caller may still submit");
     harness.advance(HOLD + GRACE);
     assert_eq!((harness.protect_code(), kinds(&harness, 0)), (Some("store_regressed"), vec![AttemptKind::Cancel]));
@@ -86,7 +86,7 @@ fn late_submit_after_lost_commits_is_refused() {
     assert_eq!(harness.result(), (false, "the reservation of nonce 0 has timed out"));
     assert_eq!(kinds(&harness, 0), [AttemptKind::Cancel], "the commit that was not written is repeated");
     harness.command(use_of(0, "a", 1));
-    assert_eq!(harness.result(), (false, "a transaction for nonce 0 was already submitted"));
+    assert_eq!(harness.result(), (false, "the reservation of nonce 0 has timed out"));
     harness.command(release(0, "a"));
     assert!(!harness.result().0);
 }
@@ -125,8 +125,8 @@ fn lost_submit_at_canceled_reservation_confirms_the_intent() {
     assert_eq!((harness.protect_code(), harness.states()), (None, vec![StateName::Confirmed; 2]));
 }
 
-/// The caller has sent its transaction without submitting it, and the loss is reconciled while the cancel is at the
-/// signer. The reservation then ends as usual, and the cancel is dropped.
+/// The caller had submitted a transaction, the commit was lost, and the transaction is final while the cancel is at the
+/// signer. The transaction takes the nonce, and the cancel is dropped.
 #[test]
 fn cancel_at_signer_is_dropped_when_loss_is_reconciled() {
     let mut harness = behind_reservation();
@@ -140,8 +140,35 @@ fn cancel_at_signer_is_dropped_when_loss_is_reconciled() {
     harness.account = final_count(2);
     harness.finish(harness.hash(1, 0), block(2));
     resync(&mut harness);
-    assert_eq!((harness.protect_code(), harness.state(1)), (None, StateName::Canceled));
+    assert_eq!(harness.protect_code(), None);
+    let theirs = foreign_tx(0, 9, 1);
+    harness.finish(theirs.tx.signed.hash, theirs.block);
+    assert_eq!(harness.states(), [StateName::Confirmed; 2]);
     harness.give(Fact::Signed(requests.iter().map(|request: &SignRequest| Ok(sign(request))).collect()));
     harness.advance_secs(1);
-    assert!(!kinds(&harness, 0).contains(&AttemptKind::Cancel), "{:?}", kinds(&harness, 0));
+    assert_eq!(kinds(&harness, 0), [AttemptKind::Original]);
+}
+
+/// The reserved nonce is the last one. Its caller had submitted a transaction, the commit was lost, and the transaction
+/// is mined after the hold. `resync` waits for the nonce, so the intent does not end as if nothing was sent.
+#[test]
+fn lost_submit_at_last_nonce_confirms_the_intent() {
+    let mut harness = LaneHarness::new(window(8));
+    harness.queue_reservation("a", HOLD);
+    harness.run();
+    harness.ledger.regressed = true;
+    harness.crash();
+    harness.run();
+    harness.blocks = Some((0, Vec::new()));
+    harness.hold.insert(Hold::Sign);
+    harness.advance(HOLD + GRACE);
+    resync(&mut harness);
+    let (done, text) = harness.result();
+    assert!(!done && text.contains("nonce 0 is reserved"), "{text}");
+    let theirs = foreign_tx(0, 9, 1);
+    harness.blocks = Some((0, vec![theirs.clone()]));
+    harness.account = final_count(1);
+    resync(&mut harness);
+    harness.finish(theirs.tx.signed.hash, theirs.block);
+    assert_eq!((harness.protect_code(), harness.states()), (None, vec![StateName::Confirmed]));
 }

@@ -518,9 +518,10 @@ fn reservation_request_takes_precedence_over_filler() {
     assert!(harness.ledger.attempts.is_empty());
 }
 
-/// After a loss of commits no intent ends, so no reservation ends. A submitted transaction is accepted.
+/// After a loss of commits no intent ends, so no reservation ends before the chain has decided about its nonce. A
+/// submitted transaction is accepted.
 #[test]
-fn lost_commits_keep_reservations_open() {
+fn reservation_after_lost_commits_does_not_end_unsent() {
     let mut harness = reserved(2, &["a", "b"]);
     harness.ledger.regressed = true;
     harness.crash();
@@ -529,7 +530,8 @@ fn lost_commits_keep_reservations_open() {
     assert!(!harness.result().0);
     harness.command(use_of(1, "b", 1));
     assert!(harness.result().0);
-    harness.advance(HOLD + GRACE);
     assert!(is_reserved(&harness, 0));
+    harness.advance(HOLD + GRACE);
+    assert_eq!((harness.state(1), kinds(&harness, 0)), (StateName::Allocated, vec![AttemptKind::Cancel]));
     assert!(harness.wake_at.unwrap() > harness.now, "the lane does not run in a loop");
 }

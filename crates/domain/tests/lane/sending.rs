@@ -1,8 +1,8 @@
 //! Sends and the answers of nodes.
 
-use gapless_domain::{CommitOutcome, Effect, Fact, SendOutcome, StateName};
+use gapless_domain::{CommandKind, CommitOutcome, Effect, Fact, SendOutcome, StateName};
 
-use crate::harness::{Hold, LaneHarness, block, mined, window};
+use crate::harness::{Hold, LaneHarness, block, kinds, mined, window};
 
 #[test]
 fn accepted_attempt_is_tracked() {
@@ -188,4 +188,18 @@ fn lane_sends_next_batch_up_to_its_limit_of_broadcasts() {
     harness.answer(SendOutcome::Accepted);
     harness.advance_secs(1);
     assert_eq!(harness.sending(), [2, 3]);
+}
+
+/// A cancel is durable while the send of the original is in flight. The cancel is sent after the answer, and its own
+/// answer counts.
+#[test]
+fn next_attempt_waits_for_the_answer_to_the_send_in_flight() {
+    let mut setup = window(8);
+    setup.limits.broadcasts = 2;
+    let mut harness = LaneHarness::with_intents(setup, 1);
+    assert_eq!(harness.sending(), [0]);
+    harness.command(CommandKind::Cancel { tx_id: harness.id(1) });
+    assert_eq!((kinds(&harness, 0).len(), harness.sending().len()), (2, 1));
+    harness.answer(SendOutcome::Accepted);
+    assert_eq!(harness.take_broadcast()[0].tx.hash, harness.hash(0, 1));
 }

@@ -23,7 +23,7 @@ use crate::ledger::CommitError;
 use crate::nonce::Nonce;
 use crate::reservation::LockOwner;
 use crate::slot::SlotKind;
-use crate::state::TxState;
+use crate::state::{CancelReason, Goal, TxState};
 use crate::text::CommandReport;
 use crate::time::Timestamp;
 
@@ -202,6 +202,13 @@ impl Execution<'_> {
         }
     }
 
+    /// True if a cancel has the nonce because its reservation timed out.
+    fn is_canceled_for_time(&self, nonce: Nonce) -> bool {
+        let slot = self.lane.ledger.slots.get(nonce);
+        let bound = slot.and_then(|slot| slot.tx.as_ref()?.state.bound());
+        bound.is_some_and(|bound| bound.goal == Goal::Cancel(CancelReason::Expired))
+    }
+
     /// Checks that the nonce is reserved for this owner, as this commit leaves it so far. The store checks again, by
     /// its own clock.
     fn check_reservation(&self, nonce: Nonce, by: &LockOwner) -> Result<(), String> {
@@ -212,6 +219,9 @@ impl Execution<'_> {
             None => Err(format!("nonce {nonce} is not reserved")),
             Some(SlotReservation::Recyclable) => Err(format!("nonce {nonce} is no longer reserved")),
             Some(_) if has_ended => Err(format!("nonce {nonce} is no longer reserved")),
+            Some(SlotReservation::NotReserved) if self.is_canceled_for_time(nonce) => {
+                Err(format!("the reservation of nonce {nonce} has timed out"))
+            }
             Some(SlotReservation::NotReserved) => Err(format!("a transaction for nonce {nonce} was already submitted")),
             Some(_) if is_submitted => Err(format!("a transaction for nonce {nonce} was already submitted")),
             Some(SlotReservation::Reserved { to, .. }) if to != by => {

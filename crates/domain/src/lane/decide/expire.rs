@@ -49,20 +49,14 @@ impl Lane {
         written
     }
 
-    /// Lets cancels take the place of reservations that timed out and hold up an intent, while no intent may end. A
-    /// reservation without an intent behind it ends when intents may end again.
+    /// Lets cancels take the place of reservations that timed out, while no intent may end.
     pub(in crate::lane) fn time_out_reservations(&mut self, now: Tick) {
         let is_unreconciled = self.ledger.cursor.as_ref().is_some_and(|cursor| cursor.state.is_store_regressed());
         if !is_unreconciled {
             return;
         }
-        let slots = &self.ledger.slots;
-        let is_intent = |nonce: &&Nonce| slots.get(**nonce).is_some_and(OpenSlot::is_of_intent);
-        let Some(last) = slots.unmined().iter().rev().find(is_intent).copied() else { return };
-        for nonce in slots.overdue(self.database_now(now)) {
-            if nonce < last {
-                self.ledger.slots.update(nonce, OpenSlot::time_out);
-            }
+        for nonce in self.ledger.slots.overdue(self.database_now(now)) {
+            self.ledger.slots.update(nonce, OpenSlot::time_out);
         }
     }
 

@@ -63,8 +63,9 @@ impl Lane {
                     steps.push(ReservationStep::Use { nonce, lock_owner: to.clone() });
                 }
                 SlotReservation::Recyclable => steps.push(ReservationStep::Fill { nonce }),
-                // A scan does not explain the nonce of a reservation that timed out.
-                SlotReservation::NotReserved | SlotReservation::TimedOut { .. } => {}
+                // The transaction is instead of the cancel.
+                SlotReservation::TimedOut { .. } => steps.push(ReservationStep::Cancel { nonce }),
+                SlotReservation::NotReserved => {}
             }
         }
         for nonce in draft.lost.iter().copied() {

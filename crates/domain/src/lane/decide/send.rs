@@ -19,7 +19,8 @@ impl Lane {
         let mut outgoing = Vec::new();
         let database_now = self.database_now(now);
         for nonce in self.ledger.slots.to_send(now) {
-            let is_sendable = |slot: &&OpenSlot| slot.is_due(now) && slot.is_in_time(database_now);
+            let is_sending = self.outbox.sending.contains(&nonce);
+            let is_sendable = |slot: &&OpenSlot| !is_sending && slot.is_due(now) && slot.is_in_time(database_now);
             let Some(slot) = self.ledger.slots.get(nonce).filter(is_sendable) else { continue };
             let Some(wanted) = slot.wanted().filter(|_| !self.commits.unreplicated) else { continue };
             let tx = SignedTx { hash: wanted.hash, raw: wanted.raw.clone() };
@@ -32,6 +33,7 @@ impl Lane {
         self.ledger.slots.next_after(now).into_iter().for_each(|at| step.wake(at));
         if !outgoing.is_empty() {
             self.outbox.broadcasts += 1;
+            self.outbox.sending.extend(outgoing.iter().map(|out| out.nonce));
             step.effects.push(Effect::Broadcast(outgoing));
         }
     }
@@ -44,6 +46,7 @@ impl Lane {
     }
 
     pub(in crate::lane) fn sent(&mut self, sent: SentTx, now: Tick) {
+        self.outbox.sending.remove(&sent.nonce);
         let (pace, head) = (self.pace(), self.head());
         let updated = self.ledger.slots.update(sent.nonce, |slot| {
             slot.sends.sent_at_head = head.or(slot.sends.sent_at_head);

@@ -79,8 +79,11 @@ impl Lane {
             if bound.is_some_and(|bound| matches!(bound.progress, Progress::Mined(_))) {
                 continue;
             }
-            // The timed-out reservation must end first.
-            if slot.reserved_until().is_some_and(|until| until <= at) {
+            // The timed-out reservation must end first. While no intent may end, a transaction of its caller takes the
+            // nonce instead.
+            let has_timed_out = slot.reserved_until().is_some_and(|until| until <= at);
+            let is_submitted = cursor.state.is_store_regressed() && matches!(found.use_of(slot), NonceUse::Foreign(_));
+            if has_timed_out && !is_submitted {
                 continue;
             }
             self.plan_slot(slot, found, &mut plan);
@@ -108,27 +111,25 @@ impl Lane {
     }
 
     /// The first nonce of an intent that no final block has consumed, as far as the scan and the watcher know. Both may
-    /// lag.
+    /// lag. A reserved nonce counts too: its caller may have submitted a transaction that was lost.
     fn first_undecided(&self, found: &ScanFindings) -> Option<Nonce> {
         let is_decided = |slot: &OpenSlot| match found.use_of(slot) {
             NonceUse::Foreign(sent) => found.is_in_final_block(sent),
             NonceUse::WithoutTransaction => found.is_final(slot.nonce),
             NonceUse::Unused | NonceUse::Ours | NonceUse::Unread => slot.is_final(),
         };
-        let undecided = |slot: &&OpenSlot| slot.is_of_intent() && !is_decided(slot);
+        let undecided = |slot: &&OpenSlot| slot.tx.is_some() && !is_decided(slot);
         self.ledger.slots.iter().find(undecided).map(|slot| slot.nonce)
     }
 
-    /// Refusal because the nonce is not decided. No block can contain it while a lower nonce is reserved and unused.
+    /// Refusal because the nonce is not decided.
     fn undecided_text(&self, open: Nonce) -> String {
         let mut text = format!(
-            "nonce {open} is not consumed by a final block; a lost replacement may still consume it: wait until it is \
+            "nonce {open} is not consumed by a final block; a lost transaction may still consume it: wait until it is \
              final, then try again"
         );
-        let unmined = self.ledger.slots.unmined().range(..open);
-        let mut reserved = unmined.filter(|nonce| self.ledger.slots.get(**nonce).is_some_and(OpenSlot::is_reserved));
-        if let Some(reserved) = reserved.next() {
-            text.push_str(&format!("; nonce {reserved} below it is reserved, and is filled when its hold has ended"));
+        if self.ledger.slots.get(open).is_some_and(OpenSlot::is_reserved) {
+            text.push_str(&format!("; nonce {open} is reserved, and is canceled when its hold has ended"));
         }
         text
     }

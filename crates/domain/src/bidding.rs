@@ -16,12 +16,19 @@ pub(crate) struct Market {
     pub(crate) replace_step: u32,
 }
 
+/// A price that is needed, and the cap below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CapExceeded {
+    pub(crate) needed: u128,
+    pub(crate) cap: u128,
+}
+
 /// Result of pricing one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
     At(Fees),
-    /// The price would have to be above the cap. The number is the cap.
-    AboveCap(u128),
+    /// The lowest price that helps is above the cap.
+    AboveCap(CapExceeded),
 }
 
 impl Market {
@@ -32,8 +39,8 @@ impl Market {
 
     /// Price of the first attempt at a nonce.
     pub(crate) fn first_offer(self, fees: &FeePolicy) -> Offer {
-        let cap = fees.cap();
-        if self.least() > cap { Offer::AboveCap(cap) } else { Offer::At(self.asks.at_most(cap)) }
+        let (needed, cap) = (self.least(), fees.cap());
+        if needed > cap { Offer::AboveCap(CapExceeded { needed, cap }) } else { Offer::At(self.asks.at_most(cap)) }
     }
 
     /// Price of a later attempt at a nonce: above every earlier attempt, by the step of the policy or, near the cap, by
@@ -47,8 +54,9 @@ impl Market {
         let of_market = times(self.asks.highest_price(), bump.max_market_permille);
         let cap = fees.cap().min(of_market);
         let least = self.least_above(sent.clone());
-        if least.highest_price() > cap || self.least() > cap {
-            return Offer::AboveCap(cap);
+        let needed = least.highest_price().max(self.least());
+        if needed > cap {
+            return Offer::AboveCap(CapExceeded { needed, cap });
         }
         let wanted = sent.fold(self.asks, |offer, sent| offer.to_replace(sent, bump.multiplier_permille));
         Offer::At(wanted.at_most(cap).at_least(least))
@@ -124,20 +132,23 @@ mod tests {
         assert_eq!(at(0), Offer::At(tipped(125, 13)));
         assert_eq!(at(120), Offer::At(tipped(120, 13)));
         assert_eq!(at(113), Offer::At(tipped(113, 13)));
-        assert_eq!(at(112), Offer::AboveCap(112));
+        assert_eq!(at(112), Offer::AboveCap(CapExceeded { needed: 113, cap: 112 }));
         // The policy allows at most three times the market's price.
         let offer = market(30, 3, 10).bump_offer(sent.into_iter(), &capped(0), &bumps());
-        assert_eq!(offer, Offer::AboveCap(90));
+        assert_eq!(offer, Offer::AboveCap(CapExceeded { needed: 113, cap: 90 }));
         // The next block asks for more than the cap, so a bump up to the cap would not help.
         let offer = market(1000, 10, 490).bump_offer(sent.into_iter(), &capped(400), &bumps());
-        assert_eq!(offer, Offer::AboveCap(400));
+        assert_eq!(offer, Offer::AboveCap(CapExceeded { needed: 500, cap: 400 }));
     }
 
     /// proves F06
     #[test]
     fn first_price_above_cap_is_not_offered() {
         assert_eq!(market(210, 10, 100).first_offer(&capped(150)), Offer::At(tipped(150, 10)));
-        assert_eq!(market(2010, 10, 1000).first_offer(&capped(150)), Offer::AboveCap(150));
+        assert_eq!(
+            market(2010, 10, 1000).first_offer(&capped(150)),
+            Offer::AboveCap(CapExceeded { needed: 1010, cap: 150 })
+        );
         assert_eq!(market(2010, 10, 1000).first_offer(&capped(0)), Offer::At(tipped(2010, 10)));
     }
 

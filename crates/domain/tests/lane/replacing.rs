@@ -259,7 +259,10 @@ fn resubmit_above_the_cap_is_refused() {
     let mut harness = LaneHarness::with_intents(setup, 1);
     harness.answer(SendOutcome::Accepted);
     resubmit(&mut harness, 1, None);
-    assert_eq!(harness.result(), (false, "the market price is 100 wei per gas, above the cap of 112"));
+    assert_eq!(
+        harness.result(),
+        (false, "the next attempt needs a price of at least 113 wei per gas, above the cap of 112")
+    );
     assert_eq!(newest_fees(&harness), FEES);
 }
 

@@ -1,7 +1,7 @@
 //! Bumping: dearer attempts at the same nonce, and the events about a market price above the cap.
 
-use crate::action::Fees;
 use crate::attempt::MempoolSignal;
+use crate::bidding::CapExceeded;
 use crate::event::LaneEventKind;
 use crate::ledger::CommitError;
 use crate::nonce::Nonce;
@@ -53,10 +53,10 @@ impl Lane {
         });
     }
 
-    /// The text of a market price above the cap.
-    pub(in crate::lane) fn above_cap(&self, asked: Fees, cap: u128) -> String {
-        let (asked, unit) = (asked.highest_price(), self.setup.rules.words().price);
-        format!("the market price is {asked} {unit}, above the cap of {cap}")
+    /// The text of a price above the cap.
+    pub(in crate::lane) fn above_cap(&self, exceeded: CapExceeded) -> String {
+        let (CapExceeded { needed, cap }, unit) = (exceeded, self.setup.rules.words().price);
+        format!("the next attempt needs a price of at least {needed} {unit}, above the cap of {cap}")
     }
 
     /// Notifies consumers when the market price rises above the cap of the policy, and when it falls below it again.

@@ -2,7 +2,7 @@
 
 use crate::action::{Action, Fees, Work};
 use crate::attempt::AttemptKind;
-use crate::bidding::{Market, Offer, check_replaces};
+use crate::bidding::{CapExceeded, Market, Offer, check_replaces};
 use crate::command::CommandId;
 use crate::nonce::Nonce;
 use crate::time::Tick;
@@ -31,7 +31,7 @@ pub(in crate::lane) enum RequestedChange {
 
 /// Reason why an attempt gets no price.
 pub(in crate::lane) enum PriceError {
-    AboveCap(u128),
+    AboveCap(CapExceeded),
     /// The lowest price that would replace the earlier attempts.
     TooLow(Fees),
 }
@@ -95,12 +95,12 @@ impl Lane {
             let is_beyond = |held: &SlotAttempt| {
                 !held.attempt.kind.carries_payload() && policy.fees.is_above_cap(held.attempt.fees)
             };
-            let cap = policy.fees.max_price;
-            return if slot.attempts.iter().any(is_beyond) { Err(PriceError::AboveCap(cap)) } else { Ok(offer) };
+            let exceeded = CapExceeded { needed: offer.highest_price(), cap: policy.fees.max_price };
+            return if slot.attempts.iter().any(is_beyond) { Err(PriceError::AboveCap(exceeded)) } else { Ok(offer) };
         }
         match market.bump_offer(sent, &policy.fees, &policy.bump) {
             Offer::At(fees) => Ok(fees),
-            Offer::AboveCap(cap) => Err(PriceError::AboveCap(cap)),
+            Offer::AboveCap(exceeded) => Err(PriceError::AboveCap(exceeded)),
         }
     }
 

@@ -106,8 +106,8 @@ impl Lane {
                         Stage::Ready { prepared: Prepared { fees, ..prepared }, at: now }
                     }
                     // The candidate is tried again until the price is below the cap (F06).
-                    Offer::AboveCap(cap) => {
-                        self.fee_cap.exceeded = Some(self.above_cap(prepared.fees, cap));
+                    Offer::AboveCap(exceeded) => {
+                        self.fee_cap.exceeded = Some(self.above_cap(exceeded));
                         Stage::Later(retry)
                     }
                 }

@@ -143,8 +143,8 @@ impl Lane {
                 self.no_attempt(nonce, self.price_too_low(least), retry);
                 return None;
             }
-            Err(PriceError::AboveCap(cap)) => {
-                let text = self.above_cap(prepared.fees, cap);
+            Err(PriceError::AboveCap(exceeded)) => {
+                let text = self.above_cap(exceeded);
                 self.fee_cap.exceeded = Some(text.clone());
                 self.no_attempt(nonce, text, retry);
                 return None;

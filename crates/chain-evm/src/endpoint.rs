@@ -389,28 +389,33 @@ impl Endpoint {
             }
             results.push(result);
         }
-        if !self.is_too_long(chunk, is_timed_out) {
+        if !self.is_too_long(chunk, is_timed_out, &results) {
             self.record(worst.0, worst.1, took);
         }
         CallResults { results, is_unanswered, is_timed_out }
     }
 
-    /// Learns the length of a request with estimates. True if the request timed out and had several calls: the node
-    /// executes estimates one after the other, so their sum says nothing about its health. A single estimate that times
-    /// out counts like any other call.
-    fn is_too_long(&self, chunk: &[RpcCall], is_timed_out: bool) -> bool {
+    /// Learns the length of a request with estimates, unless the request was refused or not sent. True if the request
+    /// timed out and had several calls: the node executes estimates one after the other, so their sum says nothing
+    /// about its health. A single estimate that times out counts like any other call.
+    fn is_too_long(&self, chunk: &[RpcCall], is_timed_out: bool, results: &[CallResult]) -> bool {
         if !chunk.iter().any(|call| call.method == ESTIMATE) {
             return false;
         }
         let estimates = &mut self.state.lock().estimates;
         if !is_timed_out {
-            estimates.succeeded(chunk.len());
+            if results.iter().all(is_answered) {
+                estimates.succeeded(chunk.len());
+            }
             return false;
         }
         estimates.timed_out(chunk.len());
+        if chunk.len() == 1 {
+            return false;
+        }
         let (endpoint, estimates_max) = (self.name(), estimates.limit());
         tracing::info!(endpoint, calls = chunk.len(), estimates_max, "gas estimates timed out: request size reduced");
-        chunk.len() > 1
+        true
     }
 
     /// Repeats a refused batch in smaller ones. The smaller size is learned only if these are answered: a gateway that
@@ -418,12 +423,6 @@ impl Endpoint {
     async fn ask_smaller(&self, calls: &[RpcCall], refusal: RpcFailure) -> CallResults {
         let batch_max = after_refusal(calls.len(), &refusal);
         let all = self.ask_chunks_in_order(calls.chunks(batch_max).collect()).await;
-        let is_answered = |result: &CallResult| match result {
-            Ok(_) => true,
-            Err(classified) => {
-                !matches!(classified.verdict, Verdict::Unavailable | Verdict::RateLimited | Verdict::Unknown)
-            }
-        };
         if all.results.iter().any(is_answered) && !calls.iter().any(|call| call.optional) {
             let text = meter::shortened(&format!("{:?}", refusal.redacted(&self.url)));
             tracing::info!(endpoint = self.name(), batch_max, text, "endpoint refused a batch: batch size reduced");
@@ -527,6 +526,16 @@ impl Endpoint {
     }
 }
 
+/// The node executed the call, or refused it for its content.
+fn is_answered(result: &CallResult) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(classified) => {
+            !matches!(classified.verdict, Verdict::Unavailable | Verdict::RateLimited | Verdict::Unknown)
+        }
+    }
+}
+
 fn error_text(classified: &Classified) -> String {
     meter::shortened(&format!("{}: {}", classified.reason.as_str(), classified.text))
 }
@@ -546,5 +555,51 @@ fn for_all_calls(classified: Classified) -> Classified {
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Endpoint").field("url", &self.url).field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classify::Overrides;
+    use crate::rpc::{HttpTransport, client_config};
+
+    /// An endpoint at a closed port.
+    fn unreachable(max_in_flight: usize) -> Endpoint {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url: SecretUrl = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let timeout = Duration::from_millis(200);
+        let settings = EndpointSettings {
+            chain: "eip155:1".parse().unwrap(),
+            chain_number: 1,
+            timeout,
+            batch_max: 100,
+            blocks_max: 1,
+            classifier: Classifier::new(Overrides::default()).unwrap(),
+        };
+        let transport = HttpTransport::new(&url, &client_config(false).unwrap(), timeout).unwrap();
+        let parts = EndpointParts {
+            name: "closed".to_owned(),
+            weight: 1,
+            url,
+            transport: Transport::Http(Box::new(transport)),
+            max_in_flight,
+            state: Arc::default(),
+        };
+        Endpoint::new(Arc::new(settings), parts)
+    }
+
+    #[tokio::test]
+    async fn unanswered_estimates_leave_the_limit() {
+        for (max_in_flight, failure) in [(8, "refused connection"), (0, "saturated endpoint")] {
+            let endpoint = unreachable(max_in_flight);
+            endpoint.state.lock().estimates.timed_out(4);
+            let calls = [1, 2].map(|_| RpcCall::new(ESTIMATE, json!([])));
+            for _ in 0..3 {
+                let results = endpoint.ask_limited(&calls, 2, None).await;
+                assert!(results.len() == 2 && results.iter().all(Result::is_err));
+                assert_eq!(endpoint.estimates_max(), Some(2), "{failure}");
+            }
+        }
     }
 }

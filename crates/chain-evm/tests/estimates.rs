@@ -10,7 +10,7 @@ use gapless_chain::{ChainPricer as _, ChainReader as _, Verdict};
 use gapless_chain_evm::{EvmChain, FeeOptions, Rollup};
 use gapless_domain::{Action, Address, Amount, B256, BlockRef, Bytes, EvmCall, Work};
 use serde_json::{Value, json};
-use support::{FakeNode, chain, options, submitter};
+use support::{FakeNode, chain, later, options, submitter};
 
 /// The address of a contract, and that of an account with a delegation (EIP-7702).
 const CONTRACT: Address = Address::repeat_byte(0xc0);
@@ -187,6 +187,26 @@ async fn estimates_that_time_out_together_are_split() {
         assert!(chain.measure(&submitter(0), &calls, head).await.iter().all(Result::is_ok));
         assert_eq!(longest(&node), expected, "requests grow again");
     }
+}
+
+#[tokio::test]
+async fn refused_estimates_leave_the_request_size() {
+    let (node, chain, head) = start_with_timeout().await;
+    let calls: Vec<Action> = contract_calls(8).into_iter().map(Action::from).collect();
+    let calls: Vec<&Action> = calls.iter().collect();
+    node.change(|script| script.estimates_max = 3);
+    assert!(chain.measure(&submitter(0), &calls[..4], head).await.iter().all(Result::is_err));
+    for (status, body) in [(503, "overloaded"), (429, "too many requests")] {
+        node.change(|script| script.http = Some((status, "", body)));
+        assert!(chain.measure(&submitter(0), &calls[..2], head).await.iter().all(Result::is_err));
+        later(Duration::from_secs(2)).await;
+    }
+    node.change(|script| {
+        script.http = None;
+        script.sizes.clear();
+    });
+    assert!(chain.measure(&submitter(0), &calls, head).await.iter().all(Result::is_ok));
+    assert_eq!(longest(&node), 2);
 }
 
 #[tokio::test]

@@ -3,7 +3,8 @@
 /// Halves after a request without an answer in time, and doubles after successes.
 ///
 /// Without a time-out there is no limit. A success at the limit doubles it. If the doubled limit times out, twice as
-/// many successes are needed before the next try: a service that never gets faster costs ever fewer time-outs.
+/// many successes are needed before the next try: a service that never gets faster costs ever fewer time-outs. A
+/// time-out of a single item changes nothing: the item itself may be the cause, and longer requests may be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchSize {
     limit: Option<usize>,
@@ -56,6 +57,9 @@ impl BatchSize {
 
     /// Notes a request with so many items that was not answered in time.
     pub fn timed_out(&mut self, items: usize) -> TimedOut {
+        if items <= 1 {
+            return TimedOut::NoAnswer;
+        }
         let verdict = match (1..items).contains(&self.answered) {
             true => TimedOut::TooLong,
             false => TimedOut::NoAnswer,
@@ -64,7 +68,7 @@ impl BatchSize {
             TimedOut::TooLong => self.needed = self.needed.saturating_mul(2).min(Self::MOST_NEEDED),
             TimedOut::NoAnswer => (self.answered, self.needed) = (0, 1),
         }
-        let half = (items / 2).max(1);
+        let half = items / 2;
         self.limit = Some(self.limit.map_or(half, |limit| limit.min(half)));
         self.successes = 0;
         verdict
@@ -119,5 +123,26 @@ mod tests {
         assert_eq!(size.timed_out(8), TimedOut::TooLong);
         assert_eq!(size.timed_out(4), TimedOut::NoAnswer);
         assert_eq!(size.timed_out(2), TimedOut::NoAnswer, "the answer to 4 items no longer counts");
+    }
+
+    /// One item is never answered. Requests with other items are.
+    #[test]
+    fn single_item_that_times_out_leaves_the_limit() {
+        let mut size = BatchSize::default();
+        size.succeeded(40);
+        assert_eq!(size.timed_out(1), TimedOut::NoAnswer);
+        assert_eq!(size.limit(), None);
+        size.timed_out(16);
+        for expected in [16, 32, 64] {
+            size.succeeded(expected / 2);
+            assert_eq!(size.timed_out(1), TimedOut::NoAnswer);
+            assert_eq!(size.limit(), Some(expected));
+        }
+        assert_eq!(size.timed_out(64), TimedOut::TooLong, "the answer to 32 items still counts");
+        size.succeeded(32);
+        size.timed_out(1);
+        assert_eq!(size.limit(), Some(32), "two successes are needed");
+        size.succeeded(32);
+        assert_eq!(size.limit(), Some(64));
     }
 }

@@ -83,6 +83,7 @@ impl LaneRunner {
         inbox: Arc<LaneInbox>,
     ) -> Self {
         desk.lane_started();
+        signer.begin_run();
         LaneRunner { services, desk, signer, lease, inbox, signer_fails: Arc::default() }
     }
 

@@ -58,8 +58,13 @@ impl RunningLanes {
         }
     }
 
+    /// Wakes all lanes after wake-ups were lost. A lost one may have been about a canceled intent, so the lanes also
+    /// read their queues.
     pub(crate) fn wake_all(&self) {
-        self.running().values().for_each(|running| running.inbox.wake());
+        for running in self.running().values() {
+            running.inbox.wake();
+            running.inbox.queue_changed();
+        }
     }
 
     /// All running lanes with their start times.
@@ -133,5 +138,32 @@ impl RunningLanes {
 
     fn running(&self) -> MutexGuard<'_, BTreeMap<SubmitterId, RunningLane>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gapless_domain::{Fact, FencingToken, OwnerId};
+
+    use super::*;
+    use crate::lane_inbox::InboxMessage;
+
+    #[tokio::test]
+    async fn lanes_read_their_queues_after_lost_wakeups() {
+        let lanes = RunningLanes::default();
+        let inboxes = [1, 2].map(|number| {
+            let lane = format!("eip155:1:0x{number:040x}").parse().unwrap();
+            let lease = Lease::granted(lane, OwnerId::new("a", 1), FencingToken::new(1));
+            let inbox = Arc::new(LaneInbox::default());
+            lanes.insert(RunningLane { lease, inbox: Arc::clone(&inbox), since: Tick::since_start(Duration::ZERO) });
+            inbox
+        });
+        lanes.wake_all();
+        for inbox in inboxes {
+            assert!(matches!(inbox.next().await, InboxMessage::Fact(Fact::QueueChanged)));
+            assert!(matches!(inbox.next().await, InboxMessage::Fact(Fact::Woken)));
+        }
     }
 }

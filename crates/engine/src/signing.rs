@@ -3,8 +3,8 @@
 //! A signer that signs nothing may work on another node. So a lane is handed over when its signer has signed nothing
 //! for `signing.handover_first`, whether its calls fail at once or are never answered. If no other node takes the lane,
 //! or the signer of the other node signs nothing either, the lane comes back and stays twice as long, up to
-//! `signing.handover_longest`. So the lane moves ever less often, and is confirmed and sent by a node meanwhile. Within
-//! a run the lane itself pauses between its requests.
+//! `signing.handover_longest`. So the lane moves ever less often, and a node sends and confirms its signed transactions
+//! meanwhile. Within a run the lane itself pauses between its requests.
 //!
 //! A batch that is not answered in time is signed in shorter batches (see [`BatchSize`]). This node remembers their
 //! length for its next run of the lane.
@@ -61,7 +61,7 @@ struct SignerRecord {
     is_failing: bool,
     /// The times from the first failure of a run to the handover of the lane.
     holds: Backoff,
-    /// A failure at this time or later hands the lane over.
+    /// A failure of this run at this time or later hands the lane over.
     handover_at: Option<Tick>,
 }
 
@@ -90,6 +90,11 @@ impl LaneSigner {
             handover_at: None,
         };
         LaneSigner { encoder, signer, driver, record: Arc::new(Mutex::new(record)) }
+    }
+
+    /// Begins a run of the lane: the time to its handover is counted anew.
+    pub(crate) fn begin_run(&self) {
+        self.record().handover_at = None;
     }
 
     /// The most transactions that the signer is known to sign in time, if there is a limit.
@@ -126,9 +131,12 @@ impl SignerRecord {
         let any = |is: fn(&Result<SignedTx, SignerError>) -> bool| answers.iter().any(is);
         let is_signed = any(|answer| matches!(answer, Ok(_) | Err(SignerError::Refused(_))));
         let is_busy = any(|answer| matches!(answer, Err(SignerError::Busy(_))));
-        let is_late = is_busy || any(|answer| matches!(answer, Err(SignerError::Timeout)));
+        let is_late = any(|answer| matches!(answer, Err(SignerError::Timeout)));
         let is_too_long = is_late && self.size.timed_out(answers.len()) == TimedOut::TooLong;
-        if is_late && let Some(batch_max) = self.size.limit() {
+        if is_late
+            && answers.len() > 1
+            && let Some(batch_max) = self.size.limit()
+        {
             tracing::info!(
                 transactions = answers.len(),
                 batch_max,
@@ -136,7 +144,7 @@ impl SignerRecord {
             );
         }
         if is_signed {
-            if !is_late {
+            if !is_late && !is_busy {
                 self.size.succeeded(answers.len());
             }
             BatchResult::Works
@@ -277,6 +285,18 @@ mod tests {
         assert_eq!(record.note(&batch(8, &SignerError::Timeout)), BatchResult::TryAgain, "4 were answered in time");
         assert_eq!(record.note(&batch(4, &SignerError::Timeout)), BatchResult::Fails);
         assert_eq!(record.size.limit(), Some(2));
+    }
+
+    #[test]
+    fn busy_service_leaves_the_length_of_batches() {
+        let mut record = record();
+        let busy = batch(8, &SignerError::Busy(1));
+        assert_eq!(record.note(&busy), BatchResult::TryAgain);
+        assert_eq!(record.size.limit(), None);
+        record.note(&batch(8, &SignerError::Timeout));
+        assert_eq!(record.note(&busy), BatchResult::TryAgain);
+        assert_eq!(record.note(&[busy, vec![signed()]].concat()), BatchResult::Works);
+        assert_eq!(record.size.limit(), Some(4), "a batch that was signed in part is no success of its length");
     }
 
     #[test]

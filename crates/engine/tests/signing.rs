@@ -37,7 +37,7 @@ async fn hanging_signer_leaves_the_lane_to_another_node() {
     assert_eq!(hanging.calls().len(), 1, "the whole window is one call");
     // The second node has a signer that answers. It starts late, so that the first node has the lane.
     let second = world.node_signing("b", EngineOptions::default(), world.signer());
-    tokio::time::sleep(6 * SECOND).await;
+    tokio::time::sleep(11 * SECOND).await;
     assert!(owner(&world).await.unwrap().starts_with("b/"), "the lease did not have to expire");
     until_all(&second.store, &ids, StateName::Confirmed, A_WHILE).await;
     assert_eq!(nonces(&second.store, &ids).await, [0, 1, 2, 3, 4]);
@@ -72,7 +72,7 @@ async fn failing_signer_leaves_the_lane_to_another_node() {
     tokio::time::sleep(3 * SECOND).await;
     assert!(owner(&world).await.unwrap().starts_with("a/"));
     let second = world.node_signing("b", EngineOptions::default(), world.signer());
-    tokio::time::sleep(7 * SECOND).await;
+    tokio::time::sleep(15 * SECOND).await;
     assert!(owner(&world).await.unwrap().starts_with("b/"), "{} calls failed", failing.calls().len());
     until_all(&second.store, &ids, StateName::Confirmed, A_WHILE).await;
     assert_eq!(nonces(&second.store, &ids).await, [0, 1, 2, 3, 4]);
@@ -149,7 +149,46 @@ async fn batch_slower_than_the_timeout_is_shortened() {
     assert_eq!(signer.calls().last(), Some(&32));
 }
 
-/// The call of the first node ends after its time-out, when the second node has bound the nonces.
+/// The first batch is too long. The next one, of half its length, is signed before the lane would be handed over.
+#[tokio::test(start_paused = true)]
+async fn lane_with_a_slow_signer_stays_and_signs_less() {
+    let world = World::new(1).await.window(16);
+    let signer = world.signer();
+    signer.script(|script| script.latency_each = SECOND);
+    let node = world.node_signing("a", EngineOptions::default(), signer.clone());
+    let ids = node.submit(&world.lanes[0], 0..8).await;
+    tokio::time::sleep(SECOND).await;
+    let lease = world.store("look").lane_status(&world.lanes[..1]).await.unwrap().remove(0).unwrap().lease;
+    until_all(&node.store, &ids, StateName::Confirmed, A_WHILE).await;
+    let after = world.store("look").lane_status(&world.lanes[..1]).await.unwrap().remove(0).unwrap().lease;
+    assert_eq!(signer.calls()[..2], [8, 4]);
+    assert_eq!(after.unwrap().token, lease.unwrap().token, "the lane was never released");
+}
+
+/// The lane ends its first run after a failure, because its only intent is canceled. Its next run is much later.
+#[tokio::test(start_paused = true)]
+async fn time_before_a_handover_begins_with_each_run() {
+    let world = World::new(1).await;
+    let signer = world.signer();
+    signer.script(|script| script.fails = true);
+    let node = world.node_signing("a", EngineOptions::default(), signer.clone());
+    let ids = node.submit(&world.lanes[0], 0..1).await;
+    tokio::time::sleep(SECOND).await;
+    node.store.cancel_queued(&ids).await.unwrap();
+    tokio::time::sleep(60 * SECOND).await;
+    assert_eq!(owner(&world).await, None);
+    let calls = signer.calls().len();
+    node.submit(&world.lanes[0], 1..2).await;
+    for _ in 0..14 {
+        tokio::time::sleep(SECOND).await;
+        assert!(owner(&world).await.is_some(), "the lane is kept for twice as long in its second run");
+    }
+    assert!(signer.calls().len() > calls);
+    let (owned, _) = owned_and_moved(&world, 20).await;
+    assert!(owned < 20, "the lane was not handed over");
+}
+
+/// The calls of the first node end after their time-out, when the second node has bound the nonces.
 /// proves S01
 #[tokio::test(start_paused = true)]
 async fn late_signatures_are_dropped_and_never_bound() {
@@ -158,10 +197,10 @@ async fn late_signatures_are_dropped_and_never_bound() {
     slow.script(|script| script.latency = 6 * SECOND);
     let first = world.node_signing("a", EngineOptions::default(), slow.clone());
     let ids = first.submit(&world.lanes[0], 0..3).await;
-    tokio::time::sleep(Duration::from_secs(5) + Duration::from_millis(500)).await;
-    assert_eq!(owner(&world).await, None, "the lane is released at the time-out");
+    tokio::time::sleep(Duration::from_secs(11) + Duration::from_millis(500)).await;
+    assert_eq!(owner(&world).await, None, "the lane is released at the second time-out");
     tokio::time::sleep(SECOND).await;
-    assert_eq!(slow.calls().len(), 1, "the call would have ended by now");
+    assert_eq!(slow.calls(), [3, 1], "both calls would have ended by now");
     let states: Vec<StateName> =
         first.store.get(&ids).await.unwrap().iter().flatten().map(|tx| tx.state.name()).collect();
     assert_eq!(states, [StateName::Queued; 3]);

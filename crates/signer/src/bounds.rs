@@ -37,7 +37,7 @@ impl Default for SigningLimits {
             timeout: Duration::from_secs(5),
             concurrency: 8,
             batch_max: 100,
-            handover_first: Duration::from_secs(5),
+            handover_first: Duration::from_secs(10),
             handover_longest: Duration::from_secs(60),
         }
     }

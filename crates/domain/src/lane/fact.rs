@@ -26,7 +26,7 @@ use crate::time::Timestamp;
 pub enum Fact {
     /// The queue or the commands may have changed.
     Woken,
-    /// An intent left the queue without the lane, because its caller canceled it.
+    /// A queued intent may have been canceled in the store.
     QueueChanged,
     /// The requested wake-up time has come.
     Tick,

@@ -20,7 +20,7 @@ pub struct WorldOverrides {
     pub store: Option<StoreKind>,
     /// Only these of the seed's faults.
     pub only: Option<BTreeSet<Fault>>,
-    /// The planted bug.
+    /// The planted bug. A bug of the rules of the model store also decides the store.
     pub mistake: Option<Mistake>,
 }
 
@@ -37,6 +37,9 @@ impl WorldOverrides {
             plan.odds.retain(|fault, _| only.contains(fault));
         }
         plan.mistake = self.mistake.or(plan.mistake);
+        if plan.mistake.is_some_and(Mistake::is_of_model_rules) {
+            plan.store = StoreKind::Model;
+        }
         plan
     }
 
@@ -112,5 +115,18 @@ mod tests {
         let changes = WorldOverrides::of(&plan);
         assert_eq!(changes.apply(WorldSpec::of(7)), plan);
         assert!(command(&plan).starts_with("gapless sim --seed 7 --nodes 1 --mistake no_epoch --only "));
+    }
+    #[test]
+    fn bug_of_the_model_rules_gets_the_model_store() {
+        let with = |mistake| {
+            let changes = WorldOverrides { mistake, store: Some(StoreKind::Sqlite), ..WorldOverrides::default() };
+            changes.apply(WorldSpec::of(7))
+        };
+        for mistake in [Mistake::ExistsFence, Mistake::KeepToken, Mistake::NoEpoch] {
+            let plan = with(Some(mistake));
+            assert_eq!(plan.store, StoreKind::Model, "{}", mistake.name());
+            assert_eq!(WorldOverrides::of(&plan).apply(WorldSpec::of(7)), plan);
+        }
+        assert_eq!([None, Some(Mistake::MinedIsFinal)].map(|other| with(other).store), [StoreKind::Sqlite; 2]);
     }
 }

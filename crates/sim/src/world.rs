@@ -8,7 +8,7 @@ use std::time::Duration;
 use gapless_domain::{B256, Cursor, LaneState, Nonce, OwnerId, ProtectCode, SlotKind, SubmitterId};
 use gapless_store::{LaneStatus, NewSubmitter, SlotStatus, Store, StoreError};
 
-use crate::chain::ChainWorld;
+use crate::chain::{ChainWorld, account};
 use crate::check::{self, Check, CheckFailure, EndState, Violation, WorldView, read_end_state};
 use crate::dice::Dice;
 use crate::fault::{Fault, Faults};
@@ -394,7 +394,5 @@ fn violation(promise: &'static str, failure: CheckFailure, at: Duration) -> Viol
 }
 
 fn lanes(count: u32) -> Vec<SubmitterId> {
-    // Addresses that a reader can tell apart easily.
-    let id = |number: u32| format!("eip155:31337:0x{}", format!("{:02x}", 0xA0 + number).repeat(20)).parse().ok();
-    (1..=count).filter_map(id).collect()
+    (1..=count).filter_map(account).collect()
 }

@@ -74,7 +74,7 @@ impl utoipa::PartialSchema for JsonNonce {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
         use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
         let number = ObjectBuilder::new().schema_type(Type::Integer);
-        let number = number.minimum(Some(0)).maximum(Some(EXACT_IN_A_DOUBLE as f64));
+        let number = number.minimum(Some(0)).maximum(Some(EXACT_IN_A_DOUBLE));
         let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]+$"));
         let either = OneOfBuilder::new().item(number).item(text);
         let either = either.description(Some("A nonce: a number up to 2^53 - 1, and a decimal string above."));

@@ -1,5 +1,6 @@
 //! The core knows no chain: outside of the allowed places, no identifier of the core's crates names a thing of one kind
-//! of chain. Texts are not checked: rows, metrics and config keys keep their names.
+//! of chain, and no literal outside of tests begins with the namespace of one. Other texts are not checked: rows,
+//! metrics and config keys keep their names.
 
 use std::path::Path;
 
@@ -7,6 +8,7 @@ use proc_macro2::{TokenStream, TokenTree};
 
 use super::Finding;
 use super::files::SourceFile;
+use super::sizes::test_modules;
 
 const CORE: &[&str] = &[
     "crates/domain/src",
@@ -35,16 +37,20 @@ const ALLOWED: &[(&str, &str)] = &[
 const TYPES: &[&str] = &["Address", "AccessListItem", "Authorization", "Legacy"];
 
 /// Words of one kind of chain, as a part of any identifier.
-const WORDS: &[&str] = &["evm", "gas", "wei", "gwei", "calldata", "delegated"];
+const WORDS: &[&str] = &["evm", "eth", "ethereum", "eip", "erc", "gas", "wei", "gwei", "calldata", "delegated"];
+
+/// The namespace of the ids of EVM chains.
+const NAMESPACE: &str = "eip155";
+
+/// The files and folders for tests, by their names without extension.
+const TEST_FILES: &[&str] = &["tests", "fixture", "fixtures", "conformance"];
 
 pub(crate) fn check(sources: &[SourceFile]) -> Vec<Finding> {
     let core = sources.iter().filter(|source| source.has_extension("rs") && is_in(&source.path, CORE));
     let mut findings = Vec::new();
     let mut used = vec![false; ALLOWED.len()];
     for source in core {
-        let Ok(tokens) = source.text.parse::<TokenStream>() else { continue };
-        let mut named = Vec::new();
-        collect(tokens, &mut named);
+        let named = names_of(source);
         let allowed = ALLOWED.iter().position(|(path, _)| source.path.starts_with(path));
         match allowed.and_then(|place| used.get_mut(place)) {
             Some(used) => *used |= !named.is_empty(),
@@ -65,6 +71,18 @@ fn is_in(path: &Path, folders: &[&str]) -> bool {
     folders.iter().any(|folder| path.starts_with(folder))
 }
 
+/// The names of kinds of chains in a file, with their lines.
+fn names_of(source: &SourceFile) -> Vec<(String, usize)> {
+    let Ok(tokens) = source.text.parse::<TokenStream>() else { return Vec::new() };
+    let mut named = Vec::new();
+    collect(tokens, &mut named);
+    let is_for_tests = source.path.with_extension("").iter().any(|part| TEST_FILES.iter().any(|name| part == *name));
+    let tests = syn::parse_file(&source.text).map(|file| test_modules(&file)).unwrap_or_default();
+    let in_tests = |line: &usize| is_for_tests || tests.iter().any(|lines| lines.contains(line));
+    named.retain(|(name, line)| !(is_namespace(name) && in_tests(line)));
+    named
+}
+
 fn collect(tokens: TokenStream, named: &mut Vec<(String, usize)>) {
     for token in tokens {
         match token {
@@ -72,26 +90,37 @@ fn collect(tokens: TokenStream, named: &mut Vec<(String, usize)>) {
             TokenTree::Ident(ident) if names_chain(&ident.to_string()) => {
                 named.push((ident.to_string(), ident.span().start().line));
             }
+            TokenTree::Literal(literal) if is_namespace(&literal.to_string()) => {
+                named.push((literal.to_string(), literal.span().start().line));
+            }
             _ => {}
         }
     }
+}
+
+/// True for a literal that begins with the namespace: a part of an id, or a whole one.
+fn is_namespace(literal: &str) -> bool {
+    literal.contains('"') && literal.trim_start_matches(['b', 'c', 'r', '#', '"']).starts_with(NAMESPACE)
 }
 
 fn names_chain(ident: &str) -> bool {
     TYPES.contains(&ident) || words(ident).iter().any(|word| WORDS.contains(&word.as_str()) || is_proposal(word))
 }
 
-/// True for the number of an Ethereum improvement proposal, as in `Eip1559`.
+/// True for the number of an Ethereum proposal or standard, as in `Eip1559` and `Erc20`.
 fn is_proposal(word: &str) -> bool {
-    word.strip_prefix("eip").is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+    let number = word.strip_prefix("eip").or_else(|| word.strip_prefix("erc"));
+    number.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
-/// The words of an identifier in lower case: `EvmCall` and `evm_call` have the same two.
+/// The words of an identifier in lower case: `EvmCall`, `EVMCall` and `evm_call` have the same two.
 fn words(ident: &str) -> Vec<String> {
     let mut words = vec![String::new()];
-    let mut before = None;
-    for letter in ident.chars() {
-        let begins = letter.is_uppercase() && before.is_some_and(char::is_lowercase);
+    let mut before: Option<char> = None;
+    let mut letters = ident.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let ends_acronym = letters.peek().is_some_and(|next| next.is_lowercase());
+        let begins = letter.is_uppercase() && before.is_some_and(|before| !before.is_uppercase() || ends_acronym);
         if letter == '_' || begins {
             words.push(String::new());
         }
@@ -129,6 +158,51 @@ mod tests {
         let places: Vec<_> = lines.iter().filter_map(|line| line.split(" names").next()).collect();
         let found = ["1: `EvmCall`", "2: `gas_limit`", "2: `Eip1559`", "2: `GWEI`", "3: `Address`"];
         assert_eq!(places, found.map(|place| format!("crates/engine/src/a.rs:{place}")));
+    }
+
+    #[test]
+    fn words_of_an_identifier_are_split() {
+        for ident in ["EvmCall", "EVMCall", "evm_call", "EVM_CALL", "evmCall"] {
+            assert_eq!(
+                words(ident).iter().filter(|word| !word.is_empty()).collect::<Vec<_>>(),
+                ["evm", "call"],
+                "{ident}"
+            );
+        }
+        assert_eq!(words("MyEVM"), ["my", "evm"]);
+        assert_eq!(words("Erc20Token"), ["erc20", "token"]);
+    }
+
+    #[test]
+    fn words_of_ethereum_are_found_and_real_words_pass() {
+        for ident in ["EVMCall", "parse_eth", "EthCall", "ETHEREUM", "Erc20Token", "erc_721", "EIP_1559", "eip1559Fees"]
+        {
+            assert!(names_chain(ident), "{ident}");
+        }
+        for ident in ["method", "together", "Whether", "percent", "commercial", "recipient", "OtherChain", "gather"] {
+            assert!(!names_chain(ident), "{ident}");
+        }
+    }
+
+    #[test]
+    fn literal_with_a_namespace_is_found_outside_of_tests() {
+        let text = concat!(
+            "/// As in eip155:1.\nconst A: &str = \"eip155\";\nfn f() { format!(r#\"eip155:{n}\"#) }\n",
+            "const B: &str = \"a chain id, as in eip155:1\";\n",
+            "#[cfg(test)]\nmod tests {\n    const C: &str = \"eip155:1\";\n}\n"
+        );
+        let mut sources = allowed();
+        sources.push(file("crates/engine/src/a.rs", text));
+        let lines: Vec<_> = check(&sources).iter().map(Finding::to_string).collect();
+        let places: Vec<_> = lines.iter().filter_map(|line| line.split(" names").next()).collect();
+        let found = ["2: `\"eip155\"`", "3: `r#\"eip155:{n}\"#`"];
+        assert_eq!(places, found.map(|place| format!("crates/engine/src/a.rs:{place}")));
+
+        let mut sources = allowed();
+        for path in ["a/tests.rs", "a/fixture.rs", "conformance/a.rs", "conformance.rs"] {
+            sources.push(file(&format!("crates/store/src/{path}"), "const A: &str = \"eip155:1\";"));
+        }
+        assert_eq!(check(&sources), []);
     }
 
     #[test]

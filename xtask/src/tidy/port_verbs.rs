@@ -1,12 +1,10 @@
 //! Every verb of a port is called by production code. A verb that only tests call is a promise that no user gets.
 
-use proc_macro2::LineColumn;
-use syn::spanned::Spanned;
-use syn::visit::{self, Visit};
+use syn::visit::Visit;
 
 use super::Finding;
 use super::files::SourceFile;
-use super::sizes::is_for_tests;
+use super::sizes::test_modules;
 
 /// Where the ports are, and the crates that may call them. An adapter does not count as a caller of itself.
 const PORTS: &[Port] = &[
@@ -87,23 +85,12 @@ fn verbs_of(source: &SourceFile) -> Vec<Verb> {
 
 /// The text without comments' lines and without test modules.
 fn without_tests(source: &SourceFile) -> String {
-    #[derive(Default)]
-    struct Tests(Vec<(LineColumn, LineColumn)>);
-    impl<'ast> Visit<'ast> for Tests {
-        fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
-            if module.attrs.iter().any(is_for_tests) {
-                self.0.push((module.span().start(), module.span().end()));
-            }
-            visit::visit_item_mod(self, module);
-        }
-    }
-    let mut tests = Tests::default();
     let is_test_file = source.path.file_name().is_some_and(|name| name == "tests.rs");
-    match syn::parse_file(&source.text) {
-        Ok(file) if !is_test_file => tests.visit_file(&file),
+    let tests = match syn::parse_file(&source.text) {
+        Ok(file) if !is_test_file => test_modules(&file),
         _ => return String::new(),
-    }
-    let in_tests = |line: usize| tests.0.iter().any(|(start, end)| (start.line..=end.line).contains(&line));
+    };
+    let in_tests = |line: usize| tests.iter().any(|lines| lines.contains(&line));
     let kept = source
         .text
         .lines()

@@ -1,5 +1,7 @@
 //! Files have at most 600 lines outside of test modules, functions at most 100. More is a sign of a missing module.
 
+use std::ops::RangeInclusive;
+
 use proc_macro2::Span;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -95,8 +97,25 @@ fn lines_of(span: Span) -> usize {
     span.end().line + 1 - span.start().line
 }
 
+/// The lines of the test modules of a file.
+pub(super) fn test_modules(file: &syn::File) -> Vec<RangeInclusive<usize>> {
+    #[derive(Default)]
+    struct TestModules(Vec<RangeInclusive<usize>>);
+    impl<'ast> Visit<'ast> for TestModules {
+        fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+            if module.attrs.iter().any(is_for_tests) {
+                self.0.push(module.span().start().line..=module.span().end().line);
+            }
+            visit::visit_item_mod(self, module);
+        }
+    }
+    let mut modules = TestModules::default();
+    modules.visit_file(file);
+    modules.0
+}
+
 /// True for `#[cfg(test)]` alone. A module that a feature also compiles is no test module.
-pub(super) fn is_for_tests(attribute: &syn::Attribute) -> bool {
+fn is_for_tests(attribute: &syn::Attribute) -> bool {
     attribute.path().is_ident("cfg")
         && attribute.parse_args::<syn::Path>().is_ok_and(|condition| condition.is_ident("test"))
 }

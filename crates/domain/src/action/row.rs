@@ -10,6 +10,9 @@ pub enum RowValue {
     Null,
     Bool(bool),
     Number(u64),
+    /// A number that no field of this release holds: negative, with a fraction, or above `u64`. Such a number is only
+    /// read, and never written.
+    OtherNumber(String),
     Text(String),
     List(Vec<RowValue>),
     Fields(RowFields),
@@ -28,8 +31,11 @@ pub struct RowFieldError {
 }
 
 impl RowFieldError {
-    pub fn new(field: &'static str, value: impl Into<String>) -> Self {
-        RowFieldError { field, value: value.into() }
+    /// Characters of a value that an error shows. A payload may be large.
+    const SHOWN: usize = 100;
+
+    pub fn new(field: &'static str, value: impl AsRef<str>) -> Self {
+        RowFieldError { field, value: value.as_ref().chars().take(Self::SHOWN).collect() }
     }
 }
 
@@ -106,5 +112,26 @@ impl RowFields {
             Some(RowValue::List(items)) => Ok(items),
             Some(other) => Err(other.unreadable(name)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_shows_at_most_100_characters_of_a_value() {
+        let long = "é".repeat(5000);
+        let fields = RowFields::default().with("list", RowValue::List(vec![RowValue::text(&long)]));
+        let fields = fields.with("text", RowValue::text(&long));
+        let errors = [fields.number("list").unwrap_err(), fields.parsed::<u64>("text").unwrap_err()];
+        assert_eq!(errors.map(|error| error.value.chars().count()), [100, 100]);
+        assert_eq!(RowFieldError::new("text", "short").to_string(), "text: short");
+    }
+
+    #[test]
+    fn other_number_in_a_known_field_is_an_error() {
+        let fields = RowFields::default().with("known", RowValue::OtherNumber("-1".to_owned()));
+        assert!(fields.number("known").is_err() && fields.parsed::<i64>("known").is_err());
     }
 }

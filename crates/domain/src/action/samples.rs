@@ -23,9 +23,15 @@ pub fn creation(code: Bytes) -> Action {
     EvmCall { data: code, ..EvmCall::default() }.into()
 }
 
-/// A transfer to this address.
-pub fn transfer_to(address: &str, amount: impl Into<Amount>) -> Action {
-    EvmCall { to: address.parse().ok(), value: amount.into(), ..EvmCall::default() }.into()
+/// An action with an amount alone, as the shortest row has it.
+pub fn bare(amount: impl Into<Amount>) -> Action {
+    EvmCall { value: amount.into(), ..EvmCall::default() }.into()
+}
+
+/// A transfer to this address; `None` if the text is no address.
+pub fn transfer_to(address: &str, amount: impl Into<Amount>) -> Option<Action> {
+    let to = Some(address.parse().ok()?);
+    Some(EvmCall { to, value: amount.into(), ..EvmCall::default() }.into())
 }
 
 /// An action with a value in every field, at this highest price. `signed` are numbers that another account has signed.

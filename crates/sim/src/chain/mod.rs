@@ -1,7 +1,7 @@
 //! The chain of a world: blocks, reorgs, pools and endpoints, without an EVM.
 //!
 //! - `signed`, `encoder`: signed transactions in a simple text format
-//! - `calls`: the actions of the callers
+//! - `calls`: the accounts, and the actions of the callers
 //! - `block_tree`: all blocks, and the state of all accounts after each of them
 //! - `pool`: the pool of one chain node, by geth's rules
 //! - `endpoint`, `texts`: one endpoint, and the error texts of its client family
@@ -47,7 +47,7 @@ use crate::net::Net;
 use crate::stage::{Stage, TaskOwner};
 use crate::world_spec::WorldSpec;
 
-pub(crate) use calls::{TOO_LITTLE_WORK, payload_data, rules, version_of};
+pub(crate) use calls::{TOO_LITTLE_WORK, account, payload_data, rules, version_of};
 pub use calls::{action, data_of};
 pub use encoder::TextEncoder;
 pub use scripted::{Script, ScriptedChain, ScriptedSend};

@@ -69,7 +69,7 @@ mistakes! {
     ForkContinues = "fork_continues":
         "After a fork, a notice carries only the blocks above the last notice, as if they continued it.";
     RejectedFreesNonce = "rejected_frees_nonce":
-        "A rejection, or a lack of funds, ends the intent and frees its nonce, although nodes may have the bytes.";
+        "A rejection or lack of funds ends the intent and takes the nonce from it, although nodes may have the bytes.";
     NoFillForHole = "no_fill_for_hole":
         "A nonce whose intent was released, rejected, expired or canceled is never filled.";
     WindowIgnored = "window_ignored": "Nonces are bound without a limit on how many are in flight.";
@@ -83,6 +83,13 @@ mistakes! {
     AckBeforeCommit = "ack_before_commit": "Intake answers before the accepted intent is durable.";
     SendWithoutPermit = "send_without_permit":
         "A node trusts its lease, and sends, for much longer than the lease lasts.";
+}
+
+impl Mistake {
+    /// True for a bug of the rules of the model store. A world with another store does not have it.
+    pub(crate) const fn is_of_model_rules(self) -> bool {
+        matches!(self, Mistake::ExistsFence | Mistake::KeepToken | Mistake::NoEpoch)
+    }
 }
 
 /// The setup of all lanes of a world with this bug.

@@ -35,7 +35,7 @@ impl OwnCommit {
     }
 }
 
-/// The answer that frees a nonce.
+/// The answer that takes a nonce from its intent.
 #[derive(Clone, Copy, Debug)]
 enum FreedBy {
     Timeout,
@@ -92,7 +92,7 @@ impl FreedNonces {
             if is_mined || matches!(tx.payload(), Payload::Reservation(_)) {
                 continue;
             }
-            let why = NodeText::new("planted bug: the nonce is treated as free");
+            let why = NodeText::new("planted bug: the nonce is taken from its intent");
             loses |= commit.lose_nonce(&tx, self.rule, true, why).is_ok();
         }
         loses
@@ -139,15 +139,16 @@ impl LaneBug for FreedNonces {
     }
 }
 
-/// Lets every filler fail at the signer.
+/// Lets the signer refuse every filler.
 #[derive(Debug, Default)]
 pub(super) struct NoFiller {
     /// For each request of the batch at the signer: whether it was kept from the signer.
     kept_back: Vec<bool>,
 }
 
-fn unsigned() -> Result<SignedTx, SignFailure> {
-    Err(SignFailure::Unavailable(NodeText::new("planted bug: no filler is made")))
+/// A refusal of one filler does not delay the other transactions of the lane.
+fn refused() -> Result<SignedTx, SignFailure> {
+    Err(SignFailure::Refused(NodeText::new("planted bug: no filler is made")))
 }
 
 impl LaneBug for NoFiller {
@@ -158,7 +159,7 @@ impl LaneBug for NoFiller {
         }
         let mut answers = answers.into_iter();
         let all = std::mem::take(&mut self.kept_back).into_iter();
-        let all = all.filter_map(|kept_back| if kept_back { Some(unsigned()) } else { answers.next() });
+        let all = all.filter_map(|kept_back| if kept_back { Some(refused()) } else { answers.next() });
         vec![Fact::Signed(all.collect())]
     }
 
@@ -170,7 +171,7 @@ impl LaneBug for NoFiller {
             let kept_back: Vec<bool> = requests.iter().map(is_filler).collect();
             requests.retain(|request| !is_filler(request));
             if requests.is_empty() {
-                answers.push(Fact::Signed(kept_back.iter().map(|_| unsigned()).collect()));
+                answers.push(Fact::Signed(kept_back.iter().map(|_| refused()).collect()));
             } else {
                 self.kept_back = kept_back;
             }

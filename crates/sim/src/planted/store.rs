@@ -1,14 +1,13 @@
 //! Bugs of the store, and of nodes that misread its answers.
 
 use std::any::Any;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_domain::ledger::{CommitFacts, LeaseFact, Rejection};
 use gapless_domain::{Event, EventBody, FencingToken, Intent, LaneCommit, Lease, RequestId, SubmitterId};
 use gapless_store::{
-    Accepted, Acquired, CommitVerdict, Committed, FaultyStore, Loaded, ModelRules, NewIntent, PendingCall, Store,
+    Accepted, CommitVerdict, Committed, DomainRules, FaultyStore, Loaded, ModelRules, NewIntent, PendingCall, Store,
     StoreError, StoreFaults, StoreVerb, Views,
 };
 
@@ -17,11 +16,9 @@ use crate::net::Net;
 use crate::stage::TaskOwner;
 
 /// A bug inside of the database, between its tables and every connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct DatabaseBug {
     mistake: Mistake,
-    /// The first token of each lane.
-    tokens: Arc<Mutex<BTreeMap<SubmitterId, FencingToken>>>,
 }
 
 impl DatabaseBug {
@@ -30,12 +27,12 @@ impl DatabaseBug {
             use Mistake::{EventApart, ExistsFence, ForgetRequest, KeepToken, LostWakeup, NoEpoch};
             matches!(mistake, EventApart | ExistsFence | ForgetRequest | KeepToken | LostWakeup | NoEpoch)
         };
-        mistake.filter(is_here).map(|mistake| DatabaseBug { mistake, tokens: Arc::default() })
+        mistake.filter(is_here).map(|mistake| DatabaseBug { mistake })
     }
 
     /// The store as connections see it.
     pub(crate) fn wrap(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
-        Arc::new(FaultyStore::new(store, self.clone()))
+        Arc::new(FaultyStore::new(store, *self))
     }
 
     /// False if a process does not notice that the server is another one.
@@ -45,10 +42,6 @@ impl DatabaseBug {
 
     fn alter(&self, verb: StoreVerb, answer: &mut dyn Any) {
         match self.mistake {
-            Mistake::KeepToken => {
-                let acquired = answer.downcast_mut::<Vec<Acquired>>();
-                acquired.into_iter().flatten().for_each(|acquired| self.keep_token(acquired));
-            }
             Mistake::EventApart => {
                 if let Some(events) = answer.downcast_mut::<Vec<Event>>() {
                     drop_some(events);
@@ -61,13 +54,6 @@ impl DatabaseBug {
             }
             _ => {}
         }
-    }
-
-    fn keep_token(&self, acquired: &mut Acquired) {
-        let Acquired::Held(lease) = acquired else { return };
-        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        let token = *tokens.entry(lease.submitter().clone()).or_insert(lease.token());
-        *lease = Lease::granted(lease.submitter().clone(), lease.owner().clone(), token);
     }
 }
 
@@ -123,6 +109,10 @@ impl ModelRules for DatabaseBug {
         }
         let facts = CommitFacts { lease: LeaseFact::Held, written_by: None, ..facts.clone() };
         gapless_domain::ledger::check(commit, &facts).map(drop)
+    }
+
+    fn next_token(&self, last: FencingToken) -> FencingToken {
+        if self.mistake == Mistake::KeepToken { last } else { DomainRules.next_token(last) }
     }
 
     fn is_loss(&self, written: u64, found: u64) -> bool {
@@ -208,5 +198,37 @@ impl StoreFaults for NodeBug {
             Mistake::UnknownIsDone => self.assume_done(commits).await,
             _ => store.run_commit(commits.to_vec()).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gapless_domain::{LeaseTerms, OwnerId, Timestamp};
+    use gapless_store::{Acquired, Lanes as _, Leases as _, ManualClock, Model};
+
+    use super::*;
+    use crate::chain::account;
+    use crate::store::wait_for;
+
+    /// The tokens of two owners in succession. Each of them can load the lane.
+    fn tokens(mistake: Mistake) -> [u64; 2] {
+        let clock = Arc::new(ManualClock::starting_at(Timestamp::from_micros(1_000_000)));
+        let terms = LeaseTerms::default();
+        let bug = DatabaseBug::of(Some(mistake)).unwrap();
+        let model = Model::with_rules(terms, Arc::clone(&clock) as Arc<_>, Arc::new(bug));
+        ["a", "b"].map(|owner| {
+            let store = model.node(OwnerId::new(owner, 1));
+            let acquired = wait_for(store.acquire(&[account(1).unwrap()])).unwrap().remove(0);
+            let Acquired::Held(lease) = acquired else { panic!("{acquired:?}") };
+            let loaded = wait_for(store.load_lanes(std::slice::from_ref(&lease))).unwrap();
+            assert!(matches!(loaded[..], [Loaded::Lane(_)]), "{loaded:?}");
+            clock.advance(terms.duration + 2 * terms.clock_skew);
+            lease.token().get()
+        })
+    }
+
+    #[test]
+    fn kept_token_is_valid_for_the_new_owner() {
+        assert_eq!([Mistake::KeepToken, Mistake::EventApart].map(tokens), [[1, 1], [1, 2]]);
     }
 }

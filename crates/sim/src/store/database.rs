@@ -72,7 +72,7 @@ impl Database {
         let as_clock = Arc::clone(&clock) as Arc<dyn DatabaseClock>;
         let engine = match kind {
             StoreKind::Model => Backend::Model(match &bug {
-                Some(bug) => Model::with_rules(terms, as_clock, Arc::new(bug.clone())),
+                Some(bug) => Model::with_rules(terms, as_clock, Arc::new(*bug)),
                 None => Model::new(terms, as_clock),
             }),
             StoreKind::Sqlite => {

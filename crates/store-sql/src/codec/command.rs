@@ -129,6 +129,54 @@ mod tests {
         }
     }
 
+    /// The exact text of rows with a payload or a price. Two releases may run on one database.
+    #[test]
+    fn command_rows_keep_their_exact_form() {
+        let tx_id: TxId = "018f0000-0000-7000-8000-000000000001".parse().unwrap();
+        let signed = SignedTx { hash: B256::repeat_byte(3), raw: Bytes::from_static(&[1, 255]) };
+        for (kind, expected) in [
+            (
+                CommandKind::Replace { tx_id, payload: samples::transfer(1_u64).into() },
+                concat!(
+                    r#"{"kind":"replace","tx_id":"018f0000-0000-7000-8000-000000000001","payload":{"kind":"evm","#,
+                    r#""to":"0x1111111111111111111111111111111111111111","value":"1","data":"0x"}}"#
+                ),
+            ),
+            (
+                CommandKind::Resubmit { tx_id, fees: None },
+                r#"{"kind":"resubmit","tx_id":"018f0000-0000-7000-8000-000000000001","fees":null}"#,
+            ),
+            (
+                CommandKind::Resubmit { tx_id, fees: Some(Fees::flat(7)) },
+                r#"{"kind":"resubmit","tx_id":"018f0000-0000-7000-8000-000000000001","fees":{"gas_price":"7"}}"#,
+            ),
+            (
+                CommandKind::Resubmit { tx_id, fees: Some(Fees::with_tip(9, 1)) },
+                concat!(
+                    r#"{"kind":"resubmit","tx_id":"018f0000-0000-7000-8000-000000000001","#,
+                    r#""fees":{"max_fee":"9","max_priority_fee":"1"}}"#
+                ),
+            ),
+            (
+                CommandKind::UseReserved {
+                    nonce: Nonce::new(5).unwrap(),
+                    lock_owner: LockOwner::new("me").unwrap(),
+                    signed,
+                    fees: Fees::with_tip(9, 1),
+                    cost: Amount::from(11_u64),
+                },
+                concat!(
+                    r#"{"kind":"use_reserved","nonce":5,"lock_owner":"me","#,
+                    r#""hash":"0x0303030303030303030303030303030303030303030303030303030303030303","raw":"0x01ff","#,
+                    r#""fees":{"max_fee":"9","max_priority_fee":"1"},"cost":"11"}"#
+                ),
+            ),
+        ] {
+            assert_eq!(command_to_json(&kind), expected);
+            assert_eq!(command_from_json(expected), Ok(kind));
+        }
+    }
+
     #[test]
     fn damaged_command_is_an_error() {
         for damaged in [

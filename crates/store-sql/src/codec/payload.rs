@@ -58,7 +58,7 @@ impl Serialize for Borrowed<'_> {
             RowValue::Null => serializer.serialize_unit(),
             RowValue::Bool(value) => serializer.serialize_bool(*value),
             RowValue::Number(value) => serializer.serialize_u64(*value),
-            RowValue::Text(text) => serializer.serialize_str(text),
+            RowValue::Text(text) | RowValue::OtherNumber(text) => serializer.serialize_str(text),
             RowValue::List(items) => {
                 let mut list = serializer.serialize_seq(Some(items.len()))?;
                 items.iter().try_for_each(|item| list.serialize_element(&Borrowed(item)))?;
@@ -85,7 +85,7 @@ impl<'de> Visitor<'de> for JsonRowVisitor {
     type Value = JsonRow;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value without fractions and negative numbers")
+        f.write_str("a value of a row")
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<JsonRow, E> {
@@ -98,6 +98,16 @@ impl<'de> Visitor<'de> for JsonRowVisitor {
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<JsonRow, E> {
         Ok(JsonRow(RowValue::Number(value)))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<JsonRow, E> {
+        let other = |_| RowValue::OtherNumber(value.to_string());
+        Ok(JsonRow(u64::try_from(value).map_or_else(other, RowValue::Number)))
+    }
+
+    /// A number with a fraction, or one that is too large for 64 bits.
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<JsonRow, E> {
+        Ok(JsonRow(RowValue::OtherNumber(value.to_string())))
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<JsonRow, E> {
@@ -171,7 +181,7 @@ mod tests {
         let reservation = ReservationRequest { lock_owner: LockOwner::new("me").unwrap(), hold_ms: 5 };
         let expected = r#"{"kind":"external","lock_owner":"me","hold_ms":5}"#;
         assert_eq!(payload_to_json(&Payload::Reservation(reservation)), expected);
-        let plain = samples::transfer_to("", 5_u64).into();
+        let plain = samples::bare(5_u64).into();
         assert_eq!(payload_to_json(&plain), r#"{"kind":"evm","value":"5","data":"0x"}"#);
         assert_eq!(fees_to_json(&Fees::flat(3)), r#"{"gas_price":"3"}"#);
     }
@@ -180,16 +190,36 @@ mod tests {
     #[test]
     fn payload_of_the_first_release_loads() {
         let json = r#"{"kind":"evm","value":"5","data":"0x"}"#;
-        assert_eq!(payload_from_json(json), Ok(samples::transfer_to("", 5_u64).into()));
+        assert_eq!(payload_from_json(json), Ok(samples::bare(5_u64).into()));
         let json = r#"{"kind":"external","lock_owner":"me","hold_ms":5}"#;
         assert!(payload_from_json(json).is_ok());
     }
 
+    /// A newer release may add a field, and a field may have any value.
+    #[test]
+    fn unknown_field_with_any_value_is_ignored() {
+        let text = "9".repeat(300);
+        for value in ["null", "true", "7", "-7", "1.5", "-1e-3", "18446744073709551616", &text, r#""x""#, "[-1,1.5]"] {
+            for value in [value.to_owned(), format!(r#"{{"inner":{value}}}"#)] {
+                let json = format!(r#"{{"kind":"evm","value":"5","data":"0x","new":{value}}}"#);
+                assert_eq!(payload_from_json(&json), Ok(samples::bare(5_u64).into()), "{json}");
+                let json = format!(r#"{{"new":{value},"gas_price":"3"}}"#);
+                assert_eq!(fees_from_json(&json), Ok(Fees::flat(3)), "{json}");
+            }
+        }
+    }
+
     #[test]
     fn damaged_payload_is_an_error() {
-        for json in
-            ["", "{}", r#"{"kind":"evm","value":"-5","data":"0x"}"#, r#"{"kind":"evm","value":"5","data":"zz"}"#]
-        {
+        for json in [
+            "",
+            "{}",
+            r#"{"kind":"evm","value":"-5","data":"0x"}"#,
+            r#"{"kind":"evm","value":-5,"data":"0x"}"#,
+            r#"{"kind":"evm","value":"5","data":"zz"}"#,
+            r#"{"kind":"evm","value":"5","data":"0x","gas_limit":-1}"#,
+            r#"{"kind":"evm","value":"5","data":"0x","gas_limit":1.5}"#,
+        ] {
             assert!(payload_from_json(json).is_err(), "{json}");
         }
     }

@@ -298,7 +298,7 @@ async fn assert_rows_loaded(node: &f::Node, lane: &SubmitterId, ledger: &Ledger)
 }
 
 fn hashed_transfer() -> Payload {
-    samples::transfer_to("0x70997970C51812dc3A010C7d01b50e0d17dc79C8", 1_u64).into()
+    samples::transfer_to("0x70997970C51812dc3A010C7d01b50e0d17dc79C8", 1_u64).unwrap().into()
 }
 
 async fn work_goes_on(

@@ -11,7 +11,7 @@ impl Tables {
         let token = match lease {
             None => FencingToken::new(1),
             Some(row) if row.owner == *call.owner && row.is_valid(call) => row.token,
-            Some(row) if row.owner == *call.owner || row.is_free(call) => FencingToken::new(row.token.get() + 1),
+            Some(row) if row.owner == *call.owner || row.is_free(call) => call.rules.next_token(row.token),
             Some(_) => return Acquired::HeldByOther,
         };
         *lease = Some(ModelLease { owner: call.owner.clone(), token, expires_at: call.lease_end() });

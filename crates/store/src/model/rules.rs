@@ -2,14 +2,19 @@
 
 use std::fmt;
 
-use gapless_domain::LaneCommit;
 use gapless_domain::ledger::{CommitFacts, Rejection, check};
+use gapless_domain::{FencingToken, LaneCommit};
 
 /// Decisions of a model. The default methods keep the store contract.
 pub trait ModelRules: fmt::Debug + Send + Sync {
     /// Decides whether a commit may be applied to the rows that `facts` describe.
     fn check(&self, commit: &LaneCommit, facts: &CommitFacts) -> Result<(), Rejection> {
         check(commit, facts).map(drop)
+    }
+
+    /// The token of a lease that is granted again after this one has ended.
+    fn next_token(&self, last: FencingToken) -> FencingToken {
+        FencingToken::new(last.get() + 1)
     }
 
     /// True if the database lost commits: a process has written another canary than the one that the database holds.

@@ -63,7 +63,18 @@ struct Waiting<Op, Out> {
 #[derive(Debug)]
 pub(crate) struct Job<Op, Out> {
     pub(crate) op: Op,
-    reply: oneshot::Sender<Out>,
+    pub(crate) reply: Reply<Out>,
+}
+
+/// The channel for the answer to an item.
+#[derive(Debug)]
+pub(crate) struct Reply<Out>(oneshot::Sender<Out>);
+
+impl<Out> Reply<Out> {
+    /// Answers the caller, if it still waits.
+    pub(crate) fn answer(self, out: Out) {
+        let _ = self.0.send(out);
+    }
 }
 
 /// The error after the flushing loop has ended: the process is shutting down.
@@ -81,7 +92,7 @@ impl<Op, Out> BatchQueue<Op, Out> {
     /// Waits for the answer. The item is flushed even if the caller stops waiting.
     pub(crate) async fn submit(&self, op: Op) -> Result<Out, Closed> {
         let (reply, answer) = oneshot::channel();
-        self.sender.send(Job { op, reply }).await.map_err(|_| Closed)?;
+        self.sender.send(Job { op, reply: Reply(reply) }).await.map_err(|_| Closed)?;
         answer.await.map_err(|_| Closed)
     }
 }
@@ -89,12 +100,12 @@ impl<Op, Out> BatchQueue<Op, Out> {
 impl<Op, Out> Job<Op, Out> {
     /// Has the caller stopped waiting for the answer?
     pub(crate) fn is_abandoned(&self) -> bool {
-        self.reply.is_closed()
+        self.reply.0.is_closed()
     }
 
     /// Answers the caller, if it still waits.
     pub(crate) fn answer(self, out: Out) {
-        let _ = self.reply.send(out);
+        self.reply.answer(out);
     }
 }
 

@@ -82,7 +82,9 @@ impl LaneWriterLoop {
         let mut lanes = HashSet::new();
         let (now, later): (Vec<_>, Vec<_>) =
             batch.into_iter().partition(|job| lanes.insert(job.op.commit.lease().submitter().clone()));
-        let commits: Vec<LaneCommit> = now.iter().map(|job| job.op.commit.clone()).collect();
+        // A commit may be large, so it is moved and not copied.
+        let (commits, jobs): (Vec<LaneCommit>, Vec<_>) =
+            now.into_iter().map(|Job { op, reply }| (op.commit, (op.busy, reply))).unzip();
         let asked_at = self.clock.now();
         let committed = match self.store.commit(&commits).await {
             Ok(committed) => committed,
@@ -90,22 +92,21 @@ impl LaneWriterLoop {
                 tracing::warn!(lanes = commits.len(), "commit failed: {error}");
                 let unknown = matches!(error, StoreError::OutcomeUnknown(_));
                 let error = Arc::new(error);
-                for job in now {
+                for (_, reply) in jobs {
                     let error = Arc::clone(&error);
-                    job.answer(Err(if unknown { WriteError::Unknown(error) } else { WriteError::NotWritten(error) }));
+                    reply.answer(Err(if unknown { WriteError::Unknown(error) } else { WriteError::NotWritten(error) }));
                 }
                 return later;
             }
         };
         let mut returned = Vec::new();
-        for (mut job, verdict) in now.into_iter().zip(committed.verdicts) {
-            if verdict == CommitVerdict::Busy && job.op.busy < LaneWriter::MAX_BUSY {
-                job.op.busy += 1;
-                returned.push(job);
+        for ((commit, (busy, reply)), verdict) in commits.into_iter().zip(jobs).zip(committed.verdicts) {
+            if verdict == CommitVerdict::Busy && busy < LaneWriter::MAX_BUSY {
+                returned.push(Job { op: QueuedCommit { commit, busy: busy + 1 }, reply });
                 continue;
             }
             let (at, replicated) = (committed.at, committed.replicated);
-            job.answer(Ok(Written { verdict, at, replicated, asked_at }));
+            reply.answer(Ok(Written { verdict, at, replicated, asked_at }));
         }
         // The earlier commit of a lane stays before its later one.
         returned.extend(later);

@@ -102,6 +102,7 @@ impl ChainDesk {
             pending: view.pending,
             finalized: view.finalized,
             final_block: final_at,
+            lags: status.lags,
             balance: view.balance,
             narrow: view.narrow,
         };

@@ -129,6 +129,7 @@ impl Default for OneChain {
             pending: fixtures::nonce(9),
             finalized: Some(fixtures::nonce(3)),
             final_block: Some(fixtures::block(119)),
+            lags: false,
             balance: Amount::from(1_000_000_000_000_000_000_u64),
             narrow: false,
         };

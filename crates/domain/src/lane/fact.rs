@@ -185,6 +185,8 @@ pub struct AccountFacts {
     pub finalized: Option<Nonce>,
     /// The newest final block.
     pub final_block: Option<BlockRef>,
+    /// Another node has saved a newer final block, so the final nonce may be lower than the one in the ledger.
+    pub lags: bool,
     pub balance: Amount,
     /// Nodes accept few pending transactions of the account, or its nonces can be consumed without a transaction.
     pub narrow: bool,

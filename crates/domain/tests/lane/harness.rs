@@ -75,6 +75,7 @@ pub(crate) fn account(count: u64) -> AccountFacts {
         pending: count,
         finalized: Some(count),
         final_block: Some(block(1)),
+        lags: false,
         balance: Amount::from(u64::MAX),
         narrow: false,
     }

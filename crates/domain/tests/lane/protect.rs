@@ -1,8 +1,8 @@
 //! PROTECT: the lane enters it when it cannot explain the chain or the ledger.
 
 use gapless_domain::{
-    AccountFacts, CommandKind, Fact, LaneState, LostRule, ProtectCode, Protection, SendOutcome, Sighting, StateName,
-    TxState,
+    AccountFacts, BindBlocker, CommandKind, Fact, LaneState, LostRule, ProtectCode, Protection, SendOutcome, Sighting,
+    StateName, TxState,
 };
 
 use crate::harness::{Hold, LaneHarness, account, block, fork, mined, nonce, text, window};
@@ -63,6 +63,28 @@ fn final_nonce_below_ledger_puts_lane_into_protect() {
     assert_eq!(harness.protect_code(), None, "an endpoint may lag");
     (0..30).for_each(|_| harness.advance_secs(1));
     assert_eq!(harness.protect_code(), Some("chain_regressed"));
+}
+
+/// The lane's new owner has not read the blocks that were final for the former owner. The lane binds nothing, and goes
+/// on when its node has caught up.
+#[test]
+fn lagging_node_binds_nothing_and_enters_no_protect() {
+    let mut harness = tracked();
+    harness.account = account(1);
+    harness.finish(harness.hash(0, 0), block(1));
+    harness.queue(1);
+    harness.advance_secs(20);
+    harness.answer(SendOutcome::Accepted);
+    harness.account = AccountFacts { lags: true, ..account(0) };
+    harness.advance_secs(20);
+    harness.queue(1);
+    (0..60).for_each(|_| harness.advance_secs(1));
+    assert_eq!((harness.protect_code(), harness.nonces()), (None, vec![Some(0), Some(1), None]));
+    assert_eq!(harness.lane.bind_blocker(), Some(BindBlocker::ChainBehind));
+    harness.account = account(1);
+    harness.finish(harness.hash(1, 0), block(2));
+    (0..5).for_each(|_| harness.advance_secs(1));
+    assert_eq!((harness.protect_code(), harness.nonces()), (None, vec![Some(0), Some(1), Some(2)]));
 }
 
 /// The nonce is consumed in a final block, and no endpoint knows one of our hashes.

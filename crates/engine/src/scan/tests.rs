@@ -96,7 +96,7 @@ impl ScanTest {
         let final_block = tail.get(head.number.saturating_sub(FINAL_DEPTH)).map(|link| link.block);
         let facts = Arc::new(ChainFacts { tail, finality_violation: None });
         let read_at = Tick::default();
-        self.status.publish(Some(ChainStatus { head, final_block, read_at, block_time_ms: None, facts }));
+        self.status.publish(Some(ChainStatus { head, final_block, lags: false, read_at, block_time_ms: None, facts }));
     }
 
     async fn scan(&self, from: u64, above: Option<BlockRef>) -> Option<ScanResult> {
@@ -379,6 +379,7 @@ fn walk_from(from: u64) -> ScanWalk {
         pending: nonce(9),
         finalized: Some(nonce(9)),
         final_block: Some(link(8, 0).block),
+        lags: false,
         balance: Amount::ZERO,
         narrow: false,
     };

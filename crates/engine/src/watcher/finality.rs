@@ -60,6 +60,8 @@ pub(super) struct FinalityState {
     pub(super) violation: Option<Protection>,
     /// The head at which the finality tag was last read, and the tagged block.
     tag: Option<(BlockRef, Option<BlockRef>)>,
+    /// The newest final block in the store, as far as this node has read it.
+    pub(super) saved: Option<BlockRef>,
     /// The earliest time to save the head while none of our transactions becomes final.
     save_at: Tick,
     /// Start of the period in which endpoints contradict a final block without being ahead, and their lowest head in
@@ -79,6 +81,7 @@ impl Watcher {
         let kept = self.store.head(self.chain.id()).await?;
         let genesis = self.read_genesis().await?;
         self.finality.genesis = kept.as_ref().and_then(|head| head.genesis).or(genesis);
+        self.finality.saved = kept.as_ref().and_then(|head| head.finalized);
         let canon = match &kept {
             Some(head) => {
                 let (chain, block) = (self.chain.id(), head.tail.last().number);
@@ -141,6 +144,18 @@ impl Watcher {
         Ok(())
     }
 
+    /// Reads the saved final block while the own one does not move, so that lanes know whether this node lags.
+    pub(super) async fn read_saved_final(&mut self) -> Result<(), WatchError> {
+        let now = self.driver.now();
+        if now < self.finality.save_at || self.finality.violation.is_some() {
+            return Ok(());
+        }
+        self.finality.save_at = now.saturating_add(self.options.save_interval);
+        let kept = self.store.head(self.chain.id()).await?;
+        self.finality.saved = kept.and_then(|head| head.finalized);
+        Ok(())
+    }
+
     /// The newest linked block that is final by now.
     async fn final_candidate(&mut self) -> Result<Option<BlockRef>, WatchError> {
         let Some(head) = self.canon.head() else { return Ok(None) };
@@ -198,7 +213,12 @@ impl Watcher {
         let Some(tail) = self.canon.tail(SAVED_HEADERS_MAX) else { return Ok(()) };
         let head = Head { tail, finalized: Some(finalized), genesis: self.finality.genesis };
         self.finality.save_at = self.driver.now().saturating_add(self.options.save_interval);
-        match self.store.save_head(self.chain.id(), &head).await? {
+        let verdict = self.store.save_head(self.chain.id(), &head).await?;
+        self.finality.saved = match &verdict {
+            HeadVerdict::FinalIsNewer(kept) => kept.finalized,
+            _ => Some(finalized),
+        };
+        match verdict {
             HeadVerdict::Saved => Ok(()),
             HeadVerdict::FinalIsNewer(kept) if kept.tail.contains(finalized) => Ok(()),
             // Another node is far ahead. Whether it is on this chain shows when this node gets there.

@@ -94,6 +94,8 @@ impl WatcherOptions {
 pub struct ChainStatus {
     pub head: BlockRef,
     pub final_block: Option<BlockRef>,
+    /// Another node has saved a newer final block.
+    pub lags: bool,
     /// This node's time when the head was read.
     pub read_at: Tick,
     pub block_time_ms: Option<u64>,
@@ -214,6 +216,7 @@ impl Watcher {
         // Before requests are answered: the answers depend on the final block.
         let finalized = self.finalize().await;
         self.book.deliver_held();
+        let compared = self.read_saved_final().await;
         self.unpark_due();
         self.linking.link_down_to = None;
         let answered = self.answer_requests().await;
@@ -222,7 +225,7 @@ impl Watcher {
             linked.ours.iter().for_each(|hash| self.park(*hash, linked.link.block));
         }
         self.publish(followed.is_ok());
-        followed.and(deepened).and(finalized).and(answered)
+        followed.and(deepened).and(finalized).and(compared).and(answered)
     }
 
     /// Requests the parked hashes whose blocks are linked or final by now.
@@ -267,7 +270,8 @@ impl Watcher {
             None => Tick::default(),
         };
         let (final_block, block_time_ms) = (self.canon.final_block(), self.canon.block_time_ms());
-        let new = ChainStatus { head, final_block, read_at, block_time_ms, facts };
+        let lags = self.finality.saved.map(|saved| saved.number) > final_block.map(|block| block.number);
+        let new = ChainStatus { head, final_block, lags, read_at, block_time_ms, facts };
         self.status.publish_if(|status| {
             let is_new = status.as_ref().is_none_or(|old| !Arc::ptr_eq(&old.facts, &new.facts));
             *status = Some(new);

@@ -2,8 +2,11 @@
 
 use crate::support::{World, get, until_all};
 use crate::{A_WHILE, finality_violation, one_sent, pass};
-use gapless_domain::{Event, EventBody, EventKind, EventPosition, Head, StateName, TransitionName, TxState};
+use gapless_domain::{
+    B256, BlockLink, BlockRef, Event, EventBody, EventKind, EventPosition, Head, StateName, TransitionName, TxState,
+};
 use gapless_engine::Finality;
+use gapless_store::HeadVerdict;
 use gapless_store::conformance::fixtures::text;
 use std::sync::Arc;
 use std::time::Duration;
@@ -171,6 +174,29 @@ async fn chain_that_went_back_is_noticed() {
 }
 
 /// The newest final block is saved although no block follows.
+/// Another node has saved a newer final block. A lane on the node that lags must not conclude from old account nonces
+/// that the chain went back.
+#[tokio::test(start_paused = true)]
+async fn node_below_the_saved_final_block_knows_that_it_lags() {
+    let world = World::without_blocks(1).await;
+    let (node, _) = one_sent(&world).await;
+    (0..5).for_each(|_| world.chain.mine());
+    pass(10).await;
+    let chain = world.lanes[0].chain();
+    let lags = || node.engine.view().chain_status(chain).unwrap().lags;
+    assert!(!lags());
+    let kept = node.store.head(chain).await.unwrap().unwrap();
+    let mut tail = kept.tail.clone();
+    for number in tail.last().number + 1..100 {
+        let block = BlockRef { number, hash: B256::with_last_byte(number as u8) };
+        assert!(tail.push(BlockLink { block, parent_hash: tail.last().hash }));
+    }
+    let newer = Head { finalized: Some(tail.last()), tail, genesis: kept.genesis };
+    assert_eq!(node.store.save_head(chain, &newer).await.unwrap(), HeadVerdict::Saved);
+    pass(10).await;
+    assert!(lags());
+}
+
 #[tokio::test(start_paused = true)]
 async fn newest_final_block_is_saved_without_a_next_block() {
     let world = World::without_blocks(1).await;

@@ -38,8 +38,12 @@ impl Lane {
                 let text = format!("the account's final nonce is {finalized}, but the ledger's next nonce is {next}");
                 self.want_protect(ProtectCode::ExternalNonce, &text);
             }
-            self.funds.behind_reads =
-                if finalized < cursor.final_nonce { self.funds.behind_reads.saturating_add(1) } else { 0 };
+            self.funds.behind_reads = match finalized < cursor.final_nonce {
+                // The node has not caught up. Nothing is bound, and the chain is not blamed.
+                true if account.lags => 1,
+                true => self.funds.behind_reads.saturating_add(1),
+                false => 0,
+            };
             if self.funds.behind_reads >= BEHIND_READS_BEFORE_PROTECT {
                 let text = format!("the account's final nonce fell from {} to {finalized}", cursor.final_nonce);
                 self.want_protect(ProtectCode::ChainRegressed, &text);

@@ -198,14 +198,14 @@ fn stuck_cancel_ends() {
 #[test]
 fn bump_refused_as_underpriced_is_sent_again() {
     let plan = |seed| {
-        let mut plan = small(seed, &[(Landmark::Sent, Fault::ChainHalt); 3]);
-        plan.odds = [(Fault::WrongText, 300)].into();
+        let mut plan = small(seed, &[(Landmark::Sent, Fault::ChainHalt); 8]);
+        plan.odds = [(Fault::WrongText, 900)].into();
         // The second bump reaches the cap.
         plan.fees.bumps = Some((1500, 6));
         (plan.fees.max_price, plan.fees.resubmits) = (5_000_000_000, Duration::from_secs(4));
         plan
     };
-    scenario(20, plan, |moments| {
+    scenario(100, plan, |moments| {
         let attempts = commits(moments).flat_map(|(_, commit)| commit.attempts());
         let bumps: Vec<B256> =
             attempts.filter(|attempt| attempt.kind == AttemptKind::Bump).map(|attempt| attempt.hash).collect();
